@@ -28,6 +28,7 @@ class Value {
   static Value Number(std::string text);
   static Value String(std::string s);
   static Value Array(std::vector<Value> items = {});
+  /// Duplicate keys keep the first position and the last value, as in a parsed document.
   static Value Object(std::vector<std::pair<std::string, Value>> members = {});
 
   Kind kind() const { return kind_; }
@@ -68,7 +69,8 @@ class Value {
 
 /// Parses one whole document (Python json.loads: NaN, Infinity, -Infinity accepted; duplicate keys
 /// keep the first position and the last value; lone surrogate escapes are an error that says so).
-/// The error names the byte offset and what was expected. Nesting is limited to 512.
+/// The error names the byte offset and what was expected. Nesting is limited to 512; the time is
+/// linear in the text, whatever is in it.
 Result<Value> Parse(std::string_view text);
 
 /// Python json.dumps(v, separators=(",", ":"), ensure_ascii=False).
@@ -78,7 +80,8 @@ std::string Dump(const Value& value);
 /// written NaN, infinities Infinity and -Infinity.
 std::string PythonFloat(double v);
 
-/// Equal as JSON values: key order ignored, 1 equals 1.0, strings exact.
+/// Equal as JSON values: key order ignored, numbers by their exact value (1 equals 1.0, and true
+/// equals no number), NaN equals NaN, strings exact.
 bool Equal(const Value& a, const Value& b);
 
 }  // namespace needle::json
