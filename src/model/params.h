@@ -24,7 +24,7 @@ struct ParamSpec {
   bool quantised = false;  // QAT and the archive give it codebook codes
   bool grouped_on_rows = false;  // the quantiser groups the last axis (embeddings), else the input axis
   bool lora = false;       // a LoRA target
-  bool optional = false;   // probe heads: may be absent from a checkpoint
+  bool optional = false;   // MTP and probe heads: may be absent from a checkpoint, as a group
   bool in_training = true; // takes part in the training loss (MTP and heads do not)
 };
 
