@@ -1,6 +1,7 @@
 // CQ: codebook quantisation of upstream (MODEL.md section 8). A group of 128 (64 for keys and
 // values) weights is rotated by the normalised Walsh-Hadamard matrix, scaled by its L2 norm (kept
-// as float16) and each value replaced by the nearest entry of a fixed codebook.
+// as float16) and each value replaced by the nearest entry of a fixed codebook. What happens to one
+// group is in quant/group.h.
 // Errors: asserts only; widths are parsed once (BitMap). Thread-safe.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "quant/group.h"
 #include "tensor/view.h"
 
 namespace needle {
@@ -29,9 +31,6 @@ Result<Bits> ParseBits(std::string_view text);
 /// Codebook of a width and group size (128 or 64; ternary has 128 only), ascending.
 std::span<const float> Codebook(Bits bits, size_t group);
 
-/// In-place x = x H_n / sqrt(n), n a power of two.
-void HadamardInPlace(std::span<float> x);
-
 /// Rows of quantised groups: what a CQ tensor of the archive holds, [rows, cols].
 struct QuantizedMatrix {
   size_t rows = 0, cols = 0;
@@ -43,10 +42,16 @@ struct QuantizedMatrix {
 QuantizedMatrix Quantize(MatView<const float> w, Bits bits);
 /// out [rows, cols]: the dequantised values.
 void Dequantize(const QuantizedMatrix& q, MatView<float> out);
-/// One row (of `cols` values, grouped by `group`): out = dequantised value. In place is allowed.
+/// One row (of any length, grouped by `group`, the last group padded with zeros): out = dequantised
+/// value, not yet fl(w + fl(q - w)). In place is allowed.
 void FakeQuantizeRow(std::span<const float> w, std::span<float> out, Bits bits, size_t group);
 
-/// The archive's packed code bytes and back (LSB first; ternary as signed two-bit).
+/// Bytes of one packed row of `padded_cols` codes.
+constexpr size_t PackedRowBytes(size_t padded_cols, Bits bits) {
+  return padded_cols * static_cast<size_t>(StoredBits(bits)) / 8;
+}
+/// The archive's packed code bytes and back (LSB first; ternary as signed two-bit). Errors of
+/// UnpackCodes: a wrong number of bytes, a ternary code that stands for nothing.
 std::vector<uint8_t> PackCodes(const QuantizedMatrix& q);
 Result<std::vector<uint8_t>> UnpackCodes(std::span<const uint8_t> packed, size_t rows,
                                          size_t padded_cols, Bits bits);
