@@ -19,9 +19,33 @@ Result<std::vector<uint8_t>> ReadFile(const std::string& path);
 /// The same bytes as text.
 Result<std::string> ReadTextFile(const std::string& path);
 
-/// Writes `bytes` to a temporary file beside `path`, syncs and renames it: a crash or a full disk
-/// leaves the old file. Missing parent folders are made. Fault points: "open", "write", "sync",
-/// "rename" (see fault.h).
+/// A file that appears whole or not at all: bytes go to a temporary file in the folder of `path`;
+/// Commit() syncs it and renames it over `path`. A crash or a full disk leaves the old file.
+/// Missing parent folders are made; temporary files that dead processes left for the same path are
+/// removed. A symbolic link at `path` is replaced, what it points at stays. A folder, a device or a
+/// pipe at `path` is an error. Fault points (fault.h): "open", "write" before each 64 KiB, "sync",
+/// "rename", "folder" (after the rename). Movable, not copyable.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> Open(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  /// Without Commit() the temporary file is removed.
+  ~AtomicFile();
+
+  /// Appends bytes. After an error the object only takes its destruction.
+  Status Append(std::span<const uint8_t> bytes);
+  Status Append(std::string_view text);
+  /// Puts the file in place; nothing may be appended after it.
+  Status Commit();
+
+ private:
+  struct Impl;
+  explicit AtomicFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The same for bytes that are all there.
 Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> bytes);
 Status WriteFileAtomically(const std::string& path, std::string_view text);
 
@@ -40,15 +64,19 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// Something is at `path` and it is no folder.
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
+/// Makes a folder and those above it; one that is there is fine.
 Status MakeDirectories(const std::string& path);
 /// Removes a file; a file that is not there is fine.
 Status RemoveFile(const std::string& path);
-/// "a/b/c.pkl" -> "a/b" ("." without a slash), "c.pkl", "c".
+/// "a/b/c.pkl" -> "a/b" ("." without a slash, "/" for "/c.pkl"), "c.pkl", "c". A leading dot
+/// belongs to the stem: ".c" -> ".c".
 std::string DirName(std::string_view path);
 std::string BaseName(std::string_view path);
 std::string Stem(std::string_view path);
+/// "a", "b" -> "a/b"; an absolute name, or an empty folder, gives the name itself.
 std::string JoinPath(std::string_view folder, std::string_view name);
 
 }  // namespace needle
