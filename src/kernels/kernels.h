@@ -1,0 +1,110 @@
+// The table of fast CPU code: one function pointer an operation, one table an instruction set.
+//
+// Every kernel runs on the calling thread, takes plain pointers and strides (in floats), never
+// allocates (scratch is passed in; 64-byte alignment is best, not needed) and gives the same bits
+// for the same input, whatever the other threads do. Rows of A, queries and row operations do not
+// depend on the block that they are computed in.
+// Errors: none; sizes are the caller's promise. Thread-safety: tables are constant.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/isa.h"
+
+namespace needle {
+
+/// One block of queries against a gathered list of keys, for one key/value head.
+/// Query i (row first_row + i) sees key j iff key_first[j] <= row && row < key_end[j]. key_rows
+/// only says where key j lies in memory (a row shared by several chunks is seen from key_first on).
+struct AttentionBlock {
+  size_t m = 0;              // queries, 1..128
+  size_t n = 0;              // keys
+  size_t group = 1;          // query heads that share this key/value head
+  size_t E = 0;              // head size
+  size_t first_row = 0;      // row of query 0
+  const float* q = nullptr;  // query i of head g at q + i * q_stride + g * E
+  size_t q_stride = 0;
+  const float* k = nullptr;  // key of row r at k + r * k_stride
+  size_t k_stride = 0;
+  const float* v = nullptr;  // value of row r at v + r * v_stride
+  size_t v_stride = 0;
+  const int32_t* key_rows = nullptr;   // [n] any order
+  const int32_t* key_first = nullptr;  // [n] ascending
+  const int32_t* key_end = nullptr;    // [n]
+  float scale = 1;                     // logit = scale * (q . k)
+};
+
+/// Gradients of AttentionBlock; rows as in q, k, v.
+struct AttentionGradients {
+  const float* d_o = nullptr;  // [m, group * E] at d_o + i * d_o_stride + g * E
+  size_t d_o_stride = 0;
+  float* dq = nullptr;  // assigned
+  size_t dq_stride = 0;
+  float* dk = nullptr;  // added at the rows key_rows
+  size_t dk_stride = 0;
+  float* dv = nullptr;  // added at the rows key_rows
+  size_t dv_stride = 0;
+};
+
+struct Kernels {
+  Isa isa = Isa::kGeneric;
+
+  // --- GEMM over packed panels --------------------------------------------------------------
+  // B [K, N] is packed into ceil(N / panel_width) panels, each [K, panel_width].
+
+  size_t panel_width = 0;
+
+  /// Packs b(k, n) = b[k * stride_k + n * stride_n], k < K, n < N, as columns [n0, n0 + N) and
+  /// rows [k0, k0 + K) of packed panels that have `panels_k` rows. Other columns are not touched:
+  /// a padding column of the last panel may hold anything.
+  void (*pack)(const float* b, size_t stride_k, size_t stride_n, size_t K, size_t N, float* panels,
+               size_t panels_k, size_t k0, size_t n0) = nullptr;
+
+  /// C [M, N] = A B, or C += A B, with A(i, k) = a[i * a_row_stride + k * a_k_stride] and B the
+  /// panels (K rows). C rows are ldc apart. `panels` may point at a later panel.
+  void (*gemm)(size_t M, size_t N, size_t K, const float* a, size_t a_row_stride, size_t a_k_stride,
+               const float* panels, float* c, size_t ldc, bool accumulate) = nullptr;
+
+  /// C [M, N] += A^T B with A [T, M] (rows lda apart) and B [T, N] (rows ldb apart): the gradient
+  /// of a weight. `scratch` holds PackedSize(T, N) floats.
+  void (*gemm_tn)(size_t M, size_t N, size_t T, const float* a, size_t lda, const float* b,
+                  size_t ldb, float* c, size_t ldc, float* scratch) = nullptr;
+
+  size_t PackedSize(size_t K, size_t N) const {
+    return (N + panel_width - 1) / panel_width * panel_width * K;
+  }
+  /// The whole of B: PackedSize(K, N) floats.
+  void PackB(const float* b, size_t stride_k, size_t stride_n, size_t K, size_t N,
+             float* panels) const {
+    pack(b, stride_k, stride_n, K, N, panels, K, 0, 0);
+  }
+  /// Columns [n0, n0 + N) of a wider packed matrix with the same K.
+  void PackColumns(const float* b, size_t stride_k, size_t stride_n, size_t K, size_t N,
+                   float* panels, size_t n0) const {
+    pack(b, stride_k, stride_n, K, N, panels, K, 0, n0);
+  }
+
+  // --- Attention ----------------------------------------------------------------------------
+
+  /// o [m, group * E] (query i, head g at o + i * o_stride + g * E) = softmax(scale q k) v and
+  /// lse [m, group] = log of the sum of exp(logits). A query that sees no key: o = 0, lse = -inf.
+  void (*attention_forward)(const AttentionBlock& block, float* o, size_t o_stride, float* lse,
+                            float* scratch) = nullptr;
+
+  /// The gradient, from o and lse of the forward.
+  void (*attention_backward)(const AttentionBlock& block, const float* o, size_t o_stride,
+                             const float* lse, const AttentionGradients& gradients,
+                             float* scratch) = nullptr;
+
+  /// Floats of scratch for the forward and the backward.
+  size_t (*attention_scratch)(size_t m, size_t n, size_t group, size_t E) = nullptr;
+};
+
+/// The table of an instruction set; `isa` must be one of SupportedIsas().
+const Kernels& KernelsFor(Isa isa);
+
+/// KernelsFor(BestIsa()).
+const Kernels& BestKernels();
+
+}  // namespace needle
