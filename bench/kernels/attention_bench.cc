@@ -1,0 +1,81 @@
+#include <numeric>
+
+#include "kernels/bench_support.h"
+
+namespace needle::bench {
+namespace {
+
+constexpr size_t kGroup = 2, kE = 64, kWidth = 1536;
+
+/// The last m rows of a chain of n; q, k, v side by side in rows of kWidth.
+struct Chain {
+  std::vector<float> rows;
+  std::vector<int32_t> key_rows, key_end;
+  AttentionBlock block;
+  Chain(size_t m, size_t n) : rows(Normal(n * kWidth, 1)), key_rows(n), key_end(n) {
+    std::iota(key_rows.begin(), key_rows.end(), 0);
+    std::fill(key_end.begin(), key_end.end(), static_cast<int32_t>(n));
+    block.m = m;
+    block.n = n;
+    block.group = kGroup;
+    block.E = kE;
+    block.first_row = n - m;
+    block.q = rows.data() + (n - m) * kWidth;
+    block.k = rows.data() + 512;
+    block.v = rows.data() + 768;
+    block.q_stride = block.k_stride = block.v_stride = kWidth;
+    block.key_rows = block.key_first = key_rows.data();
+    block.key_end = key_end.data();
+    block.scale = 0.125f;
+  }
+  Chain(const Chain&) = delete;
+  /// Multiply-adds of one product over the visible keys, times two.
+  double Flops() const {
+    const double m = static_cast<double>(block.m), n = static_cast<double>(block.n);
+    return 2 * kGroup * kE * m * (n - (m - 1) / 2);
+  }
+};
+
+void Forward(benchmark::State& state, const Kernels& k, size_t m, size_t n) {
+  const Chain c(m, n);
+  std::vector<float> scratch(k.attention_scratch(m, n, kGroup, kE));
+  std::vector<float> o(m * kGroup * kE), lse(m * kGroup);
+  for (auto _ : state) {
+    k.attention_forward(c.block, o.data(), kGroup * kE, lse.data(), scratch.data());
+    benchmark::ClobberMemory();
+  }
+  CountFlops(state, 2 * c.Flops());
+}
+
+void Backward(benchmark::State& state, const Kernels& k, size_t m, size_t n) {
+  const Chain c(m, n);
+  const size_t width = kGroup * kE;
+  std::vector<float> scratch(k.attention_scratch(m, n, kGroup, kE));
+  std::vector<float> o(m * width), lse(m * kGroup), dq(m * width), dk(n * kE), dv(n * kE);
+  const auto d_o = Normal(m * width, 2);
+  k.attention_forward(c.block, o.data(), width, lse.data(), scratch.data());
+  for (auto _ : state) {
+    k.attention_backward(c.block, o.data(), width, lse.data(),
+                         {d_o.data(), width, dq.data(), width, dk.data(), kE, dv.data(), kE},
+                         scratch.data());
+    benchmark::ClobberMemory();
+  }
+  CountFlops(state, 5 * c.Flops());
+}
+
+}  // namespace
+
+void RegisterAttention() {
+  const size_t shapes[][2] = {{1, 704}, {84, 84}, {84, 256}, {84, 512}, {84, 1260}};
+  for (const auto& s : shapes) {
+    const size_t m = s[0], n = s[1];
+    const std::string shape = std::to_string(m) + "of" + std::to_string(n);
+    Register("attention_forward/" + shape,
+             [m, n](benchmark::State& state, const Kernels& k) { Forward(state, k, m, n); });
+    if (m == 1) continue;
+    Register("attention_backward/" + shape,
+             [m, n](benchmark::State& state, const Kernels& k) { Backward(state, k, m, n); });
+  }
+}
+
+}  // namespace needle::bench
