@@ -6,4 +6,7 @@ if(NEEDLE_HTTP)
   find_package(OpenSSL REQUIRED)
   target_link_libraries(${name} PRIVATE PkgConfig::NEEDLE_HTTPLIB OpenSSL::SSL OpenSSL::Crypto)
   target_compile_definitions(${name} PRIVATE NEEDLE_HTTP)
+  if(NEEDLE_HTTPLIB_VERSION VERSION_LESS 0.14)
+    target_compile_definitions(${name} PRIVATE NEEDLE_HTTPLIB_UNENCODES)  # see http.cc
+  endif()
 endif()
