@@ -71,13 +71,14 @@ void EngramConvForward(MatView<const N> val, std::span<const int32_t> parent,
   }
 }
 
-/// Adds to dval (all rows) and, when not empty, to dtaps.
+/// The gradient of rows [first, first + dout.rows()): adds to dval (all rows) and, when not empty,
+/// to dtaps.
 template <class N>
 void EngramConvBackward(MatView<const N> val, std::span<const int32_t> parent,
-                        MatView<const N> taps, int dilation, MatView<const N> dout, MatView<N> dval,
-                        MatView<N> dtaps) {
+                        MatView<const N> taps, int dilation, size_t first, MatView<const N> dout,
+                        MatView<N> dval, MatView<N> dtaps) {
   for (size_t t = 0; t < dout.rows(); ++t) {
-    int32_t row = static_cast<int32_t>(t);
+    int32_t row = static_cast<int32_t>(first + t);
     for (size_t k = 0; k < taps.rows(); ++k) {
       if (k > 0) row = Ancestor(parent, row, dilation);
       if (row < 0) break;

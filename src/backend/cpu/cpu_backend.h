@@ -1,0 +1,27 @@
+// The native CPU backend: the executor plus AdamW. Bit-identical on any number of threads.
+// Thread-safety: one backend, one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/backend.h"
+#include "exec/weights.h"
+
+namespace needle {
+
+struct CpuBackendOptions {
+  TrainedSet trained = TrainedSet::kLora;
+  LoraOptions lora;
+  Numerics numerics;      // QAT: quantised weights, 8-bit activations, key/value bits
+  AdamWOptions adamw;
+  int threads = 0;        // 0: all that the process may use
+  size_t activation_bytes = size_t{600} << 20;  // saved activations of one chunk, about
+};
+
+/// Errors: a base without a LoRA target that is not all zero; an instruction set that NEEDLE_ISA
+/// names and the machine lacks.
+Result<std::unique_ptr<Backend>> MakeCpuBackend(const Checkpoint& base,
+                                                const CpuBackendOptions& options);
+
+}  // namespace needle

@@ -1,0 +1,51 @@
+// Buffer: uninitialised, 64-byte aligned, grow-only scratch. Contents are lost when it grows.
+// Thread-safety: one object, one owner; the memory may be shared by disjoint rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "tensor/view.h"
+
+namespace needle {
+
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t n) { Reserve(n); }
+
+  /// At least n elements; existing contents are kept only when no growth is needed.
+  T* Reserve(size_t n) {
+    if (n > size_) {
+      data_.reset();
+      data_.reset(static_cast<T*>(::operator new(n * sizeof(T), kAlign)));
+      size_ = n;
+    }
+    return data_.get();
+  }
+  /// The same, but the first `keep` elements survive growth (which doubles).
+  T* Grow(size_t n, size_t keep) {
+    if (n > size_) {
+      Buffer larger(n > 2 * size_ ? n : 2 * size_);
+      for (size_t i = 0; i < keep; ++i) larger.data_.get()[i] = data_.get()[i];
+      *this = std::move(larger);
+    }
+    return data_.get();
+  }
+  MatView<T> Matrix(size_t rows, size_t cols) { return {Reserve(rows * cols), rows, cols}; }
+  T* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  static constexpr std::align_val_t kAlign{64};
+  struct Free {
+    void operator()(T* p) const { ::operator delete(p, kAlign); }
+  };
+  std::unique_ptr<T, Free> data_;
+  size_t size_ = 0;
+};
+
+}  // namespace needle

@@ -1,0 +1,137 @@
+// The CPU executor: runs the plan of a Needle 2 model forward and backward over row blocks, for
+// training and for the engine alike. Fast kernels do the arithmetic; what each operation means is
+// in src/ops. Results do not depend on the number of threads: work is split by shape and partial
+// sums are added in order.
+// Shapes: T rows, D, A = H*E, KE = K*E, S lanes, C lane columns, NQ = 2A + 2KE, V, R (STYLE letters).
+// Thread-safety: one Executor, one thread; Weights may be shared by several executors.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "exec/buffer.h"
+#include "exec/rows.h"
+#include "exec/weights.h"
+#include "ops/rope.h"
+
+namespace needle {
+
+/// What later rows read of earlier ones: keys, values and engram values.
+struct Context {
+  std::vector<Buffer<float>> kv;   // [L] of [capacity, 2 KE]: rotated keys, then values
+  std::vector<Buffer<float>> val;  // [sites] of [capacity, D]: before the convolution
+
+  /// Room for `rows` rows; the first `keep` survive.
+  void Reserve(const Dims& d, size_t sites, size_t rows, size_t keep);
+};
+
+/// What the backward reads of a forward over T rows.
+struct Activations {
+  struct Layer {
+    Buffer<float> r, c;   // [T, C] lane projections and coefficients
+    Buffer<float> qkvg;   // [T, NQ] projections before norms
+    Buffer<float> att;    // [T, A] attention before the gate
+    Buffer<float> lse;    // [K][T, H / K]
+    Buffer<float> p;      // [T, D] out projection
+  };
+  struct Site {
+    Buffer<float> e;    // [T, ED] gathered (and quantised) n-gram vectors
+    Buffer<float> key;  // [T, D]
+    Buffer<float> val;  // [T, D] after the convolution
+  };
+  bool keep = false;  // false: one layer's worth, for the engine and for evaluation
+  size_t T = 0;
+  std::vector<Buffer<float>> x;  // [L + 1] (or 2) of [T, S*D]
+  std::vector<Layer> layers;     // [L] (or 1)
+  std::vector<Site> sites;
+  std::vector<int32_t> slots;    // [T, tables]
+
+  Layer& layer(size_t l) { return layers[keep ? l : 0]; }
+  MatView<float> X(size_t l, size_t width) {
+    return {x[keep ? l : l % 2].data(), T, width};
+  }
+};
+
+/// Where gradients go (added): LoRA factors, or every parameter. Exactly one is set.
+struct GradientSink {
+  const LoraView<const float>* lora = nullptr;  // the factors that the weights were packed with
+  const LoraView<float>* lora_grad = nullptr;
+  const ModelView<float>* all = nullptr;
+};
+
+class Executor {
+ public:
+  Executor(const Weights& weights, ThreadPool& pool);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// About how many rows are run at once in training; bounds memory, not the result.
+  void set_chunk_rows(size_t rows) { chunk_rows_ = rows; }
+  /// `set_chunk_rows` so that saved activations take about this many bytes.
+  void set_activation_budget(size_t bytes);
+
+  /// Loss of a forest (its weights already normalised). With a sink, adds gradients to it.
+  double Loss(const Forest& forest, const GradientSink* sink);
+
+  /// Forward over rows [rows.first, rows.total()). Keys and values go into `context`. `cells`, when
+  /// not empty, gets x0 and every layer's lane mean: row t * (L + 1) + layer, [T * (L + 1), D].
+  void Forward(const Rows& rows, Context& context, Activations& acts, MatView<float> cells = {});
+
+  /// logits [n, V] of local rows `row` (numbers as in Rows, >= first) after Forward.
+  void Logits(const Rows& rows, Activations& acts, std::span<const int32_t> row,
+              MatView<float> logits);
+
+  /// After a Loss that is not finite: names the first operation of the forward that produced a NaN
+  /// or an infinity, or an empty text.
+  std::string FirstNonFinite(const Forest& forest);
+
+ private:
+  struct Scratch;  // one worker's
+  struct Backward;
+  struct KeyBlock;
+
+  void Prepare(const Rows& rows, Activations& acts);
+  void Engrams(const Rows& rows, Context& context, Activations& acts);
+  void PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,
+               Activations& acts, Scratch& s);
+  void Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block, Context& context,
+              Activations& acts, Scratch& s);
+  void PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,
+                Scratch& s);
+  double HeadLoss(const Rows& rows, Activations& acts, const GradientSink* sink);
+  void RunBackward(const Rows& rows, Context& context, Activations& acts, bool clear_own,
+                   const GradientSink& sink);
+  void EngramsBackward(const Rows& rows, Context& context, Activations& acts,
+                       const ModelView<float>& grads);
+  void BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, Activations& acts,
+                   const GradientSink& sink, Scratch& s);
+  void BackwardAttention(const Rows& rows, size_t l, size_t head, Context& context,
+                         Activations& acts, Scratch& s);
+  void BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Activations& acts,
+                  const GradientSink& sink, Scratch& s);
+  void PackLora(size_t l, const LoraView<const float>& lora);
+  void LoraRows(size_t l, size_t begin, size_t m, const LoraView<const float>& lora);
+  void WeightGradients(size_t l, Activations& acts, const GradientSink& sink);
+  void AddSmallGradients(size_t l, size_t blocks, const ModelView<float>& grads);
+
+  const Weights& w_;
+  const Kernels& k_;
+  ThreadPool& pool_;
+  const Dims d_;
+  size_t chunk_rows_ = 1024;
+  RopeTable<float> rope_;
+  std::vector<Scratch> scratch_;
+  std::vector<KeyBlock> key_blocks_;
+  Buffer<float> u_, u1_, q_;  // [T, D], [T, D], [T, A] of the layer at hand
+  std::unique_ptr<Backward> back_;
+  Context context_;
+  Activations prefix_acts_, chunk_acts_;
+};
+
+}  // namespace needle

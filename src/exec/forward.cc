@@ -1,0 +1,285 @@
+// The forward of the executor. Each layer is two passes over row blocks with attention between:
+//   in:  lanes -> u -> (engram mix) -> norm -> q | k | v | gate -> head norms, rotation
+//   out: gate -> out projection -> post norm -> Hadamard MLP -> lanes of the next layer
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "exec/executor.h"
+#include "exec/scratch.h"
+#include "ops/attention.h"
+#include "ops/engram.h"
+#include "ops/gate.h"
+#include "ops/hadamard_mlp.h"
+#include "ops/head.h"
+#include "ops/lanes.h"
+#include "ops/norm.h"
+
+namespace needle {
+namespace {
+
+void QuantiseActivations(MatView<float> x, int bits) {
+  if (bits == 0) return;
+  for (size_t t = 0; t < x.rows(); ++t) FakeQuantizeActivations(x.RowSpan(t), bits);
+}
+
+/// Keys or values of one row, head by head, straight-through.
+void QuantiseHeads(std::span<float> row, size_t E, Bits bits, std::vector<float>& q) {
+  if (bits == Bits::kNone) return;
+  q.resize(E);
+  for (size_t h = 0; h + E <= row.size(); h += E) {
+    FakeQuantizeRow(row.subspan(h, E), q, bits, kKvGroup);
+    for (size_t i = 0; i < E; ++i) row[h + i] = row[h + i] + (q[i] - row[h + i]);
+  }
+}
+
+}  // namespace
+
+void Context::Reserve(const Dims& d, size_t sites, size_t rows, size_t keep) {
+  kv.resize(d.L);
+  val.resize(sites);
+  for (Buffer<float>& b : kv) b.Grow(rows * 2 * d.KE, keep * 2 * d.KE);
+  for (Buffer<float>& b : val) b.Grow(rows * d.D, keep * d.D);
+}
+
+Executor::Executor(const Weights& weights, ThreadPool& pool)
+    : w_(weights),
+      k_(weights.kernels()),
+      pool_(pool),
+      d_(weights.dims()),
+      rope_(static_cast<size_t>(weights.config().max_seq_len), d_.E, weights.config().rope_theta),
+      scratch_(static_cast<size_t>(pool.threads())),
+      back_(std::make_unique<Backward>()) {}
+
+Executor::~Executor() = default;
+
+void Executor::set_activation_budget(size_t bytes) {
+  const size_t per_layer = d_.S * d_.D + 2 * d_.C + d_.NQ + d_.A + d_.H + d_.D + 4 * d_.KE;
+  chunk_rows_ = std::clamp<size_t>(bytes / (4 * d_.L * per_layer), 128, 4096);
+}
+
+void Executor::Prepare(const Rows& rows, Activations& acts) {
+  const size_t T = acts.T = rows.count();
+  acts.x.resize(acts.keep ? d_.L + 1 : 2);
+  for (Buffer<float>& b : acts.x) b.Reserve(T * d_.S * d_.D);
+  acts.layers.resize(acts.keep ? d_.L : 1);
+  for (Activations::Layer& a : acts.layers) {
+    a.r.Reserve(T * d_.C);
+    a.c.Reserve(T * d_.C);
+    a.qkvg.Reserve(T * d_.NQ);
+    a.att.Reserve(T * d_.A);
+    a.lse.Reserve(T * d_.H);
+    a.p.Reserve(T * d_.D);
+  }
+  u_.Reserve(T * d_.D);
+  u1_.Reserve(T * d_.D);
+  q_.Reserve(T * d_.A);
+  size_t deepest = 0;
+  for (const int32_t depth : rows.depth) deepest = std::max(deepest, static_cast<size_t>(depth) + 1);
+  if (deepest > rope_.positions())
+    rope_ = RopeTable<float>(2 * deepest, d_.E, w_.config().rope_theta);
+  key_blocks_.resize(CeilDiv(T, kQueryBlock));
+  for (size_t b = 0; b < key_blocks_.size(); ++b) {
+    KeyBlock& block = key_blocks_[b];
+    block.begin = b * kQueryBlock;
+    block.count = std::min(kQueryBlock, T - block.begin);
+    VisibleKeys(rows, rows.first + block.begin, block.count, &block.keys);
+    block.key_first.clear();
+    block.key_end.clear();
+    for (const int32_t j : block.keys) {
+      block.key_first.push_back(rows.key_first[static_cast<size_t>(j)]);
+      block.key_end.push_back(rows.key_end[static_cast<size_t>(j)]);
+    }
+  }
+}
+
+void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
+  const ModelConfig& c = w_.config();
+  const size_t T = rows.count(), sites = c.engram_layers.size();
+  acts.sites.resize(sites);
+  if (sites == 0) return;
+  acts.slots.resize(T * d_.tables);
+  const size_t blocks = CeilDiv(T, kRowBlock);
+  const int act_bits = w_.numerics().act_bits;
+  for (Activations::Site& site : acts.sites) {
+    site.e.Reserve(T * d_.ED);
+    site.key.Reserve(T * d_.D);
+    site.val.Reserve(T * d_.D);
+  }
+  pool_.Run(blocks, [&](size_t task, int worker) {
+    const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
+    for (size_t i = begin; i < begin + m; ++i)
+      EngramSlots(rows.tokens, rows.parent, static_cast<int32_t>(rows.first + i), c.engram_orders,
+                  c.EngramHeads(), static_cast<uint32_t>(c.engram_slots),
+                  {&acts.slots[i * d_.tables], d_.tables});
+    Scratch& s = scratch_[static_cast<size_t>(worker)];
+    for (size_t n = 0; n < sites; ++n) {
+      Activations::Site& site = acts.sites[n];
+      const std::vector<float>& table = w_.site(n).table;
+      const MatView<float> e{site.e.data() + begin * d_.ED, m, d_.ED};
+      const size_t sub = d_.ED / d_.tables;
+      EngramGatherForward<float>({table.data(), table.size() / sub, sub},
+                                 {&acts.slots[begin * d_.tables], m * d_.tables}, d_.tables, e);
+      QuantiseActivations(e, act_bits);
+      const MatView<float> kv = s.a.Matrix(m, 2 * d_.D);
+      k_.gemm(m, 2 * d_.D, d_.ED, e.data(), d_.ED, 1, w_.site(n).kv.data(), kv.data(), 2 * d_.D,
+              false);
+      for (size_t i = 0; i < m; ++i) {
+        std::copy_n(kv.Row(i), d_.D, site.key.data() + (begin + i) * d_.D);
+        std::copy_n(kv.Row(i) + d_.D, d_.D,
+                    context.val[n].data() + (rows.first + begin + i) * d_.D);
+      }
+    }
+  });
+  pool_.Run(blocks * sites, [&](size_t task, int) {
+    const size_t n = task / blocks, begin = task % blocks * kRowBlock;
+    const size_t m = std::min(kRowBlock, T - begin);
+    EngramConvForward<float>({context.val[n].data(), rows.total(), d_.D}, rows.parent,
+                             w_.view().sites[n].taps, c.ConvDilation(), rows.first + begin,
+                             {acts.sites[n].val.data() + begin * d_.D, m, d_.D});
+  });
+}
+
+void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
+                       MatView<float> cells) {
+  const size_t T = rows.count(), blocks = CeilDiv(T, kRowBlock), width = d_.S * d_.D;
+  context.Reserve(d_, w_.config().engram_layers.size(), rows.total(), rows.first);
+  Prepare(rows, acts);
+  Engrams(rows, context, acts);
+  for (size_t l = 0; l <= d_.L; ++l) {
+    // One pass over the rows: the end of layer l - 1 and the beginning of layer l.
+    pool_.Run(blocks, [&](size_t task, int worker) {
+      Scratch& s = scratch_[static_cast<size_t>(worker)];
+      const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
+      if (l == 0) {
+        const MatView<float> x = acts.X(0, width).Rows(begin, m);
+        EmbeddingForward<float>(w_.embedding(), {&rows.tokens[rows.first + begin], m},
+                                x.Cols(0, d_.D));
+        for (size_t i = 0; i < m; ++i) {
+          for (size_t lane = 1; lane < d_.S; ++lane)
+            std::copy_n(x.Row(i), d_.D, x.Row(i) + lane * d_.D);
+          if (!cells.empty()) std::copy_n(x.Row(i), d_.D, cells.Row((begin + i) * (d_.L + 1)));
+        }
+      } else {
+        PhaseOut(l - 1, begin, m, acts, cells, s);
+      }
+      if (l < d_.L) PhaseIn(rows, l, begin, m, context, acts, s);
+    });
+    if (l == d_.L) break;
+    pool_.Run(key_blocks_.size() * d_.K, [&](size_t task, int worker) {
+      Attend(rows, l, task % d_.K, key_blocks_[task / d_.K], context, acts,
+             scratch_[static_cast<size_t>(worker)]);
+    });
+  }
+}
+
+void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,
+                       Activations& acts, Scratch& s) {
+  const BlockView<const float>& block = w_.view().blocks[l];
+  const LaneView<const float>& lanes = w_.view().lanes[l];
+  Activations::Layer& a = acts.layer(l);
+  const size_t width = d_.S * d_.D;
+  const MatView<const float> x = acts.X(l, width).Rows(begin, m);
+  const MatView<float> r{a.r.data() + begin * d_.C, m, d_.C};
+  const MatView<float> c{a.c.data() + begin * d_.C, m, d_.C};
+  k_.gemm(m, d_.C, width, x.data(), width, 1, w_.layer(l).phi.data(), r.data(), d_.C, false);
+  UnitScaleForward<float>(x, r);
+  LaneCoefficientsForward<float>(r, lanes.Scalars(l % d_.S), c);
+  const MatView<float> u{u_.data() + begin * d_.D, m, d_.D};
+  const MatView<float> u1{u1_.data() + begin * d_.D, m, d_.D};
+  LanesInForward<float>(x, c, u);
+  if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
+    const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
+    EngramMixForward<float>(u, {e.key.data() + begin * d_.D, m, d_.D},
+                            {e.val.data() + begin * d_.D, m, d_.D}, u1);
+  } else {
+    std::copy_n(u.data(), m * d_.D, u1.data());
+  }
+  const MatView<float> h = s.a.Matrix(m, d_.D);
+  RmsNormForward<float>(u1, block.norm_in, h);
+  QuantiseActivations(h, w_.numerics().act_bits);
+  const MatView<float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
+  k_.gemm(m, d_.NQ, d_.D, h.data(), d_.D, 1, w_.layer(l).qkvg.data(), qkvg.data(), d_.NQ, false);
+
+  const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
+  const MatView<float> q{q_.data() + begin * d_.A, m, d_.A};
+  RmsNormForward<float>(qkvg.Cols(0, d_.A), block.q_norm, q);
+  RopeInPlace(q, position, rope_, 1);
+  const MatView<float> kv{context.kv[l].data() + (rows.first + begin) * 2 * d_.KE, m, 2 * d_.KE};
+  const MatView<float> key = kv.Cols(0, d_.KE), value = kv.Cols(d_.KE, d_.KE);
+  RmsNormForward<float>(qkvg.Cols(d_.column[kK], d_.KE), block.k_norm, key);
+  RopeInPlace(key, position, rope_, 1);
+  for (size_t i = 0; i < m; ++i) {
+    std::copy_n(qkvg.Row(i) + d_.column[kV], d_.KE, value.Row(i));
+    QuantiseHeads(key.RowSpan(i), d_.E, w_.numerics().kv_bits, s.row);
+    QuantiseHeads(value.RowSpan(i), d_.E, w_.numerics().kv_bits, s.row);
+  }
+}
+
+void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
+                      Context& context, Activations& acts, Scratch& s) {
+  const size_t group = d_.H / d_.K, column = head * group * d_.E;
+  Activations::Layer& a = acts.layer(l);
+  const float* kv = context.kv[l].data();
+  AttentionBlock b;
+  b.m = block.count;
+  b.n = block.keys.size();
+  b.group = group;
+  b.E = d_.E;
+  b.first_row = rows.first + block.begin;
+  b.q = q_.data() + block.begin * d_.A + column;
+  b.q_stride = d_.A;
+  b.k = kv + head * d_.E;
+  b.v = kv + d_.KE + head * d_.E;
+  b.k_stride = b.v_stride = 2 * d_.KE;
+  b.key_rows = block.keys.data();
+  b.key_first = block.key_first.data();
+  b.key_end = block.key_end.data();
+  b.scale = 1.0f / std::sqrt(static_cast<float>(d_.E));
+  k_.attention_forward(b, a.att.data() + block.begin * d_.A + column, d_.A,
+                       a.lse.data() + (head * acts.T + block.begin) * group,
+                       s.attention.Reserve(k_.attention_scratch(b.m, b.n, group, d_.E)));
+}
+
+void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,
+                        Scratch& s) {
+  const BlockView<const float>& block = w_.view().blocks[l];
+  Activations::Layer& a = acts.layer(l);
+  const size_t width = d_.S * d_.D;
+  const MatView<float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
+  const MatView<float> o = s.a.Matrix(m, d_.A);
+  GateForward<float>({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A), o);
+  QuantiseActivations(o, w_.numerics().act_bits);
+  const MatView<float> p{a.p.data() + begin * d_.D, m, d_.D};
+  k_.gemm(m, d_.D, d_.A, o.data(), d_.A, 1, w_.layer(l).out.data(), p.data(), d_.D, false);
+  const MatView<const float> u{u_.data() + begin * d_.D, m, d_.D};
+  const MatView<const float> u1{u1_.data() + begin * d_.D, m, d_.D};
+  const MatView<float> x1 = s.b.Matrix(m, d_.D), y = s.c.Matrix(m, d_.D);
+  RmsNormForward<float>(p, block.post_norm, x1);
+  ScalarGateForward<float>(u1, x1, *block.attn_gate, x1);
+  RmsNormForward<float>(x1, block.pre_hada, y);
+  HadamardMlpForward<float>(y, block.d1, block.d2, block.d3, y);
+  for (size_t i = 0; i < m * d_.D; ++i) y.data()[i] = (x1.data()[i] + y.data()[i]) - u.data()[i];
+  const MatView<float> next = acts.X(l + 1, width).Rows(begin, m);
+  LanesOutForward<float>(acts.X(l, width).Rows(begin, m), {a.c.data() + begin * d_.C, m, d_.C}, y,
+                         next);
+  if (cells.empty()) return;
+  for (size_t i = 0; i < m; ++i)
+    LaneMeanForward<float>(next.Rows(i, 1), cells.Rows((begin + i) * (d_.L + 1) + l + 1, 1));
+}
+
+void Executor::Logits(const Rows& rows, Activations& acts, std::span<const int32_t> row,
+                      MatView<float> logits) {
+  const MatView<const float> x = acts.X(d_.L, d_.S * d_.D);
+  pool_.Run(CeilDiv(row.size(), kHeadBlock), [&](size_t task, int worker) {
+    const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, row.size() - begin);
+    const MatView<float> h = scratch_[static_cast<size_t>(worker)].a.Matrix(m, d_.D);
+    for (size_t i = 0; i < m; ++i)
+      LaneMeanForward<float>(x.Rows(static_cast<size_t>(row[begin + i]) - rows.first, 1), h.Rows(i, 1));
+    RmsNormForward<float>(h, w_.view().final_norm, h);
+    QuantiseActivations(h, w_.numerics().act_bits);
+    k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.Row(begin), logits.stride(), false);
+  });
+}
+
+}  // namespace needle

@@ -1,0 +1,97 @@
+#include "exec/rows.h"
+
+#include <algorithm>
+
+namespace needle {
+namespace {
+
+/// Row numbers where the forest is cut: within the last quarter of each chunk, where the path to
+/// the root (the rows that both sides need) is shortest.
+std::vector<size_t> Cuts(const Forest& f, size_t max_rows) {
+  std::vector<size_t> cuts;
+  size_t begin = 0;
+  while (f.rows() - begin > max_rows) {
+    size_t best = begin + max_rows;
+    for (size_t t = begin + max_rows; t > begin + max_rows - max_rows / 4 && t > begin; --t)
+      if (f.depth[t] < f.depth[best]) best = t;
+    cuts.push_back(best);
+    begin = best;
+  }
+  return cuts;
+}
+
+/// Which rows lie on the path of some cut.
+std::vector<bool> SharedRows(const Forest& f, const std::vector<size_t>& cuts) {
+  std::vector<bool> shared(f.rows());
+  for (const size_t cut : cuts)
+    for (int32_t t = f.parent[cut]; t >= 0 && !shared[static_cast<size_t>(t)];
+         t = f.parent[static_cast<size_t>(t)])
+      shared[static_cast<size_t>(t)] = true;
+  return shared;
+}
+
+/// The part of the forest made of `members` (ascending), after the rows of `prefix` (ascending).
+Rows Part(const Forest& f, const std::vector<int32_t>& prefix, const std::vector<int32_t>& members) {
+  Rows rows;
+  rows.first = prefix.size();
+  std::vector<int32_t> local(f.rows(), -1);
+  std::vector<int32_t> all = prefix;
+  all.insert(all.end(), members.begin(), members.end());
+  for (size_t i = 0; i < all.size(); ++i) local[static_cast<size_t>(all[i])] = static_cast<int32_t>(i);
+  const auto member_at_or_after = [&](int32_t row) {
+    const auto at = std::lower_bound(members.begin(), members.end(), row) - members.begin();
+    return static_cast<int32_t>(prefix.size()) + static_cast<int32_t>(at);
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto row = static_cast<size_t>(all[i]);
+    rows.tokens.push_back(f.tokens[row]);
+    rows.parent.push_back(f.parent[row] < 0 ? -1 : local[static_cast<size_t>(f.parent[row])]);
+    rows.depth.push_back(f.depth[row]);
+    // Depth-first order: the members below a row are consecutive.
+    rows.key_first.push_back(member_at_or_after(all[i]));
+    rows.key_end.push_back(member_at_or_after(f.subtree_end[row]));
+  }
+  for (size_t n = 0; n < f.targets(); ++n) {
+    const int32_t at = local[static_cast<size_t>(f.target_row[n])];
+    if (at < static_cast<int32_t>(rows.first)) continue;
+    rows.target_row.push_back(at);
+    rows.target_id.push_back(f.target_id[n]);
+    rows.target_weight.push_back(f.target_weight[n]);
+  }
+  return rows;
+}
+
+}  // namespace
+
+ChunkPlan PlanChunks(const Forest& forest, size_t max_rows) {
+  const std::vector<size_t> cuts = Cuts(forest, std::max<size_t>(1, max_rows));
+  const std::vector<bool> shared = SharedRows(forest, cuts);
+  std::vector<int32_t> prefix;
+  for (size_t t = 0; t < forest.rows(); ++t)
+    if (shared[t]) prefix.push_back(static_cast<int32_t>(t));
+  ChunkPlan plan;
+  plan.prefix = Part(forest, {}, prefix);
+  size_t begin = 0;
+  for (size_t c = 0; c <= cuts.size(); ++c) {
+    const size_t end = c < cuts.size() ? cuts[c] : forest.rows();
+    std::vector<int32_t> members;
+    for (size_t t = begin; t < end; ++t)
+      if (!shared[t]) members.push_back(static_cast<int32_t>(t));
+    if (!members.empty()) plan.chunks.push_back(Part(forest, prefix, members));
+    begin = end;
+  }
+  return plan;
+}
+
+void VisibleKeys(const Rows& rows, size_t begin, size_t count, std::vector<int32_t>* keys) {
+  keys->clear();
+  const auto first = static_cast<int32_t>(begin), last = static_cast<int32_t>(begin + count);
+  for (int32_t j = 0; j < last; ++j)
+    if (rows.key_first[static_cast<size_t>(j)] < last && rows.key_end[static_cast<size_t>(j)] > first)
+      keys->push_back(j);
+  std::stable_sort(keys->begin(), keys->end(), [&](int32_t a, int32_t b) {
+    return rows.key_first[static_cast<size_t>(a)] < rows.key_first[static_cast<size_t>(b)];
+  });
+}
+
+}  // namespace needle

@@ -1,0 +1,43 @@
+// Rows: the row block that one executor call computes, and the ancestors it may read.
+// A training chunk, a shared prefix, a prefill block and one decoded row are all this.
+// A forest that is too large is run as one prefix (the rows that several chunks share) and chunks:
+// each row is computed once, whatever the cuts. Thread-safety: values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/forest.h"
+
+namespace needle {
+
+/// Rows are numbered locally: [0, first) are context, computed before; [first, total) are computed
+/// now. A parent has a smaller number than its child, -1 at a root.
+struct Rows {
+  size_t first = 0;
+  std::vector<int32_t> tokens, parent, depth;  // [total]
+  /// Row i sees key row j iff key_first[j] <= i && i < key_end[j].
+  std::vector<int32_t> key_first, key_end;     // [total]
+  std::vector<int32_t> target_row;             // [N] ascending, >= first
+  std::vector<int32_t> target_id;              // [N]
+  std::vector<float> target_weight;            // [N]
+
+  size_t total() const { return tokens.size(); }
+  size_t count() const { return tokens.size() - first; }  // T
+};
+
+/// `prefix` (first = 0, may have no rows) is computed before the chunks and differentiated after
+/// them; each chunk sees it as its context (chunk.first == prefix.total()).
+struct ChunkPlan {
+  Rows prefix;
+  std::vector<Rows> chunks;
+};
+
+/// Cuts a forest into chunks of at most about `max_rows` rows (each at least one row). The rows of
+/// prefix and chunks together are the forest's rows, each once.
+ChunkPlan PlanChunks(const Forest& forest, size_t max_rows);
+
+/// The rows that some query in [begin, begin + count) can see, by ascending key_first.
+void VisibleKeys(const Rows& rows, size_t begin, size_t count, std::vector<int32_t>* keys);
+
+}  // namespace needle

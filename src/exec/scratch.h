@@ -1,0 +1,79 @@
+// Internal to src/exec: the executor's scratch space.
+#pragma once
+
+#include <vector>
+
+#include "exec/executor.h"
+
+namespace needle {
+
+inline constexpr size_t kRowBlock = 84;    // a multiple of both micro-kernels' rows (14 and 6)
+inline constexpr size_t kQueryBlock = 64;  // queries of one attention call
+inline constexpr size_t kHeadBlock = 84;   // target rows of one task
+
+/// One worker's space; each function reserves what it uses.
+struct Executor::Scratch {
+  Buffer<float> a, b, c, d, e, f, attention, logits, pack;
+  std::vector<float> row;
+};
+
+/// A block of queries and the keys that any of them sees.
+struct Executor::KeyBlock {
+  size_t begin = 0, count = 0;  // local rows first + begin ...
+  std::vector<int32_t> keys, key_first, key_end;
+};
+
+/// Space of the backward, one layer at a time.
+struct Executor::Backward {
+  Buffer<float> dx[2];                // [T, S*D] of the layer above and below
+  Buffer<float> dc;                   // [T, C]
+  Buffer<float> du;                   // [T, D] gradient of u beside the direct dy
+  Buffer<float> dx1;                  // [T, D]
+  Buffer<float> datt;                 // [T, A]
+  Buffer<float> dq;                   // [T, A] gradient of the rotated queries
+  Buffer<float> dqkvg;                // [T, NQ]
+  Buffer<float> h, o;                 // [T, D], [T, A] inputs of the projections (quantised)
+  Buffer<float> dp;                   // [T, D]
+  Buffer<float> xa, g;                // [T, 5 R] x A and dy B^T, scaled
+  Buffer<float> a_in, a_out, b_t[kProjections];  // panels of the LoRA factors of a layer
+  std::vector<Buffer<float>> dkv;     // [L] of [total, 2 KE]
+  std::vector<Buffer<float>> dval;    // [sites] of [total, D] (all parameters only)
+  std::vector<Buffer<float>> dkey, dval_conv;  // [sites] of [T, D]
+  Buffer<float> dlogits, hidden;      // [targets, V], [targets, D] (all parameters only)
+  Buffer<float> small;                // [blocks, SmallSize]
+  MatView<float> Dx(size_t l, size_t T, size_t width) { return {dx[l % 2].data(), T, width}; }
+};
+
+/// Where the small leaves of one layer lie in a block's partial gradients.
+struct SmallGrads {
+  SmallGrads(const Dims& d, float* at) {
+    const auto take = [&](size_t n) {
+      const std::span<float> s = at ? std::span<float>(at + size, n) : std::span<float>();
+      size += n;
+      return s;
+    };
+    norm_in = take(d.D);
+    q_norm = take(d.E);
+    k_norm = take(d.E);
+    post_norm = take(d.D);
+    attn_gate = take(1);
+    pre_hada = take(d.D);
+    d1 = take(d.M);
+    d2 = take(d.M);
+    d3 = take(d.M);
+    b_pre = take(d.S);
+    b_post = take(d.S);
+    b_res = take(d.S * d.S);
+    a = take(3);
+  }
+  std::span<float> norm_in, q_norm, k_norm, post_norm, attn_gate, pre_hada, d1, d2, d3, b_pre,
+      b_post, b_res, a;
+  size_t size = 0;
+};
+
+inline LaneScalarGrads<float> LaneGrads(const SmallGrads& g) {
+  if (g.a.empty()) return {};
+  return {&g.a[0], &g.a[1], &g.a[2], g.b_pre, g.b_post, g.b_res};
+}
+
+}  // namespace needle

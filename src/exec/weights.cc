@@ -1,0 +1,193 @@
+#include "exec/weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace needle {
+namespace {
+
+constexpr std::array<std::string_view, kProjections> kPaths = {
+    "stack/layers/block/self_attn/q_proj/kernel", "stack/layers/block/self_attn/k_proj/kernel",
+    "stack/layers/block/self_attn/v_proj/kernel", "stack/layers/block/self_attn/gate_proj/kernel",
+    "stack/layers/block/self_attn/out_proj/kernel"};
+
+const MatView<const float>& ProjectionOf(const BlockView<const float>& b, size_t p) {
+  const std::array<const MatView<const float>*, kProjections> all = {&b.q, &b.k, &b.v, &b.gate,
+                                                                     &b.out};
+  return *all[p];
+}
+
+/// rows [r, c] of w^T, contiguous.
+std::vector<float> Transposed(MatView<const float> w) {
+  std::vector<float> t(w.rows() * w.cols());
+  constexpr size_t kTile = 32;
+  for (size_t i0 = 0; i0 < w.rows(); i0 += kTile)
+    for (size_t j0 = 0; j0 < w.cols(); j0 += kTile)
+      for (size_t j = j0; j < std::min(j0 + kTile, w.cols()); ++j)
+        for (size_t i = i0; i < std::min(i0 + kTile, w.rows()); ++i)
+          t[j * w.rows() + i] = w.Row(i)[j];
+  return t;
+}
+
+/// Each row becomes fl(w + fl(q - w)): the straight-through value that upstream trains with.
+void QuantiseRows(MatView<float> rows, Bits bits) {
+  std::vector<float> q(rows.cols());
+  for (size_t r = 0; r < rows.rows(); ++r) {
+    const std::span<float> w = rows.RowSpan(r);
+    FakeQuantizeRow(w, q, bits, kGroup);
+    for (size_t i = 0; i < q.size(); ++i) w[i] = w[i] + (q[i] - w[i]);
+  }
+}
+
+}  // namespace
+
+std::string_view ProjectionPath(Projection p) { return kPaths[p]; }
+
+Dims::Dims(const ModelConfig& c)
+    : D(static_cast<size_t>(c.d_model)),
+      A(static_cast<size_t>(c.AttnDim())),
+      H(static_cast<size_t>(c.num_heads)),
+      K(static_cast<size_t>(c.num_kv_heads)),
+      E(static_cast<size_t>(c.HeadDim())),
+      KE(static_cast<size_t>(c.KvDim())),
+      L(static_cast<size_t>(c.num_layers)),
+      S(static_cast<size_t>(c.mhc_lanes)),
+      C(LaneColumns(S)),
+      V(static_cast<size_t>(c.vocab_size)),
+      M(static_cast<size_t>(c.HadamardSize())),
+      tables(static_cast<size_t>(c.EngramTables())),
+      ED(static_cast<size_t>(c.EngramDim())),
+      NQ(2 * A + 2 * KE),
+      column{0, A, A + KE, A + 2 * KE, 0},
+      width{A, KE, KE, A, D} {}
+
+Weights::Weights(const ModelConfig& config, const Kernels& kernels, ParamArrays<float> params,
+                 const Numerics& numerics, bool backward, bool all_parameters, ThreadPool& pool)
+    : config_(config),
+      dims_(config),
+      kernels_(&kernels),
+      params_(std::move(params)),
+      view_(static_cast<const ParamArrays<float>&>(params_).View(config)),
+      numerics_(numerics),
+      backward_(backward),
+      all_parameters_(all_parameters),
+      layers_(dims_.L),
+      sites_(config.engram_layers.size()) {
+  PackAll(pool);
+}
+
+Bits Weights::BitsFor(const std::string& path) const {
+  return numerics_.quantise_weights ? numerics_.bits.For(path) : Bits::kNone;
+}
+
+void Weights::PackAll(ThreadPool& pool) {
+  PackFrozen(pool);
+  pool.Run(dims_.L * kProjections, [&](size_t task, int) {
+    PackProjection(task / kProjections, static_cast<Projection>(task % kProjections), nullptr);
+  });
+}
+
+void Weights::PackAdapted(const LoraView<const float>& lora, ThreadPool& pool) {
+  pool.Run(dims_.L * kProjections, [&](size_t task, int) {
+    const size_t l = task / kProjections, p = task % kProjections;
+    if (!lora.a[l][p].empty()) PackProjection(l, static_cast<Projection>(p), &lora);
+  });
+}
+
+void Weights::PackProjection(size_t l, Projection p, const LoraView<const float>* lora) {
+  const Kernels& k = *kernels_;
+  const MatView<const float> w = ProjectionOf(view_.blocks[l], p);
+  const size_t in = w.rows(), out = w.cols();
+  std::vector<float> merged(in * out), panels;
+  if (lora) {
+    const MatView<const float> a = lora->a[l][p], b = lora->b[l][p];
+    panels.resize(k.PackedSize(lora->rank, out));
+    k.PackB(b.data(), b.stride(), 1, lora->rank, out, panels.data());
+    k.gemm(in, out, lora->rank, a.data(), a.stride(), 1, panels.data(), merged.data(), out, false);
+    for (size_t i = 0; i < merged.size(); ++i) merged[i] = w.data()[i] + lora->scale * merged[i];
+  } else {
+    std::copy_n(w.data(), merged.size(), merged.begin());
+  }
+  size_t in_stride = out, out_stride = 1;
+  if (const Bits bits = BitsFor(std::string(kPaths[p])); bits != Bits::kNone) {
+    merged = Transposed({merged.data(), in, out});
+    QuantiseRows({merged.data(), out, in}, bits);
+    in_stride = 1;
+    out_stride = in;
+  }
+  Layer& layer = layers_[l];
+  Buffer<float>& forward = p == kOut ? layer.out : layer.qkvg;
+  Buffer<float>& backward = p == kOut ? layer.out_t : layer.qkvg_t;
+  k.PackColumns(merged.data(), in_stride, out_stride, in, out, forward.data(), dims_.column[p]);
+  if (backward_)
+    k.pack(merged.data(), out_stride, in_stride, out, in, backward.data(),
+           p == kOut ? dims_.D : dims_.NQ, dims_.column[p], 0);
+}
+
+std::vector<float> Weights::QuantisedRows(const std::string& path, MatView<const float> w,
+                                          bool grouped_on_rows, ThreadPool& pool) const {
+  std::vector<float> rows = grouped_on_rows
+                                ? std::vector<float>(w.data(), w.data() + w.rows() * w.cols())
+                                : Transposed(w);
+  const Bits bits = BitsFor(path);
+  if (bits == Bits::kNone) return rows;
+  const size_t count = grouped_on_rows ? w.rows() : w.cols(), cols = rows.size() / count;
+  constexpr size_t kPerTask = 256;
+  pool.Run(CeilDiv(count, kPerTask), [&](size_t task, int) {
+    const size_t first = task * kPerTask, n = std::min(kPerTask, count - first);
+    QuantiseRows({rows.data() + first * cols, n, cols}, bits);
+  });
+  return rows;
+}
+
+void Weights::PackFrozen(ThreadPool& pool) {
+  const Kernels& k = *kernels_;
+  const Dims& d = dims_;
+  const size_t lanes = d.S * d.D;
+  for (size_t l = 0; l < d.L; ++l) {
+    Layer& layer = layers_[l];
+    layer.qkvg.Reserve(k.PackedSize(d.D, d.NQ));
+    layer.out.Reserve(k.PackedSize(d.A, d.D));
+    layer.phi.Reserve(k.PackedSize(lanes, d.C));
+    if (backward_) {
+      layer.qkvg_t.Reserve(k.PackedSize(d.NQ, d.D));
+      layer.out_t.Reserve(k.PackedSize(d.D, d.A));
+      layer.phi_t.Reserve(k.PackedSize(d.C, lanes));
+    }
+    const LaneView<const float>& phi = view_.lanes[l];
+    const std::array<std::pair<const char*, MatView<const float>>, 3> parts = {
+        {{"stack/mhc_phi_pre", phi.phi_pre},
+         {"stack/mhc_phi_post", phi.phi_post},
+         {"stack/mhc_phi_res", phi.phi_res}}};
+    size_t column = 0;
+    for (const auto& [path, w] : parts) {
+      const std::vector<float> rows = QuantisedRows(path, w, false, pool);  // [columns, S*D]
+      k.PackColumns(rows.data(), 1, lanes, lanes, w.cols(), layer.phi.data(), column);
+      if (backward_)
+        k.pack(rows.data(), lanes, 1, w.cols(), lanes, layer.phi_t.data(), d.C, column, 0);
+      column += w.cols();
+    }
+  }
+  for (size_t s = 0; s < sites_.size(); ++s) {
+    Site& site = sites_[s];
+    const SiteView<const float>& w = view_.sites[s];
+    const std::string at = StrCat("engrams_", s, "/");
+    site.table = QuantisedRows(at + "embedding", w.table, true, pool);
+    site.kv.Reserve(k.PackedSize(d.ED, 2 * d.D));
+    if (all_parameters_) site.kv_t.Reserve(k.PackedSize(2 * d.D, d.ED));
+    const std::vector<float> key = QuantisedRows(at + "key_proj/kernel", w.key, false, pool);
+    const std::vector<float> value = QuantisedRows(at + "value_proj/kernel", w.value, false, pool);
+    for (size_t half = 0; half < 2; ++half) {
+      const std::vector<float>& rows = half ? value : key;  // [D, ED]
+      k.PackColumns(rows.data(), 1, d.ED, d.ED, d.D, site.kv.data(), half * d.D);
+      if (all_parameters_)
+        k.pack(rows.data(), d.ED, 1, d.D, d.ED, site.kv_t.data(), 2 * d.D, half * d.D, 0);
+    }
+  }
+  embedding_ = QuantisedRows("embedding/embedding", view_.embedding, true, pool);
+  k.PackB(embedding_.data(), 1, d.D, d.D, d.V, head_.Reserve(k.PackedSize(d.D, d.V)));
+  if (backward_)
+    k.PackB(embedding_.data(), d.D, 1, d.V, d.D, head_t_.Reserve(k.PackedSize(d.V, d.D)));
+}
+
+}  // namespace needle

@@ -1,0 +1,111 @@
+// The weights in the executor's own layout: panels for x W and for dy W^T, packed once for a run
+// (frozen) or once a step (adapted), with LoRA merged and codebook quantisation applied.
+// Source: MODEL.md sections 5, 7. Thread-safety: Pack* are called by one thread (they use the pool);
+// reading is shared.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "exec/buffer.h"
+#include "kernels/kernels.h"
+#include "model/config.h"
+#include "model/params.h"
+#include "model/view.h"
+#include "quant/cq.h"
+
+namespace needle {
+
+/// How the forward computes; the default is full precision.
+struct Numerics {
+  bool quantise_weights = false;  // weights become w + (q - w), straight-through (QAT)
+  BitMap bits = BitMap::Uniform(Bits::k4);
+  int act_bits = 0;               // 0: activations stay float32
+  Bits kv_bits = Bits::kNone;     // keys and values in groups of 64
+};
+
+/// The five projections that LoRA may adapt, in the order of their columns (out comes last).
+enum Projection : size_t { kQ, kK, kV, kGate, kOut, kProjections };
+std::string_view ProjectionPath(Projection p);  // "stack/layers/block/self_attn/q_proj/kernel"
+
+/// LoRA factors of every layer: a [L][in, R], b [L][R, out]; empty views where a target is dropped.
+template <class N>
+struct LoraView {
+  size_t rank = 0;
+  float scale = 0;
+  std::vector<std::array<MatView<N>, kProjections>> a, b;  // [L]
+};
+
+/// Sizes that the executor uses everywhere.
+struct Dims {
+  explicit Dims(const ModelConfig& c);
+  size_t D, A, H, K, E, KE, L, S, C, V, M, tables, ED;  // C: lane columns, KE = K*E, ED: engram width
+  size_t NQ;                                          // q | k | v | gate columns: 2A + 2KE
+  std::array<size_t, kProjections> column;            // first column of each projection (out: 0)
+  std::array<size_t, kProjections> width;
+};
+
+class Weights {
+ public:
+  /// Keeps a copy of the float parameters. `backward`: also lay out what gradients need;
+  /// `all_parameters`: also of the frozen ones.
+  Weights(const ModelConfig& config, const Kernels& kernels, ParamArrays<float> params,
+          const Numerics& numerics, bool backward, bool all_parameters, ThreadPool& pool);
+
+  /// Forms the adapted weights again from the base and LoRA (nothing else changes).
+  void PackAdapted(const LoraView<const float>& lora, ThreadPool& pool);
+  /// Forms everything again from params() (full training).
+  void PackAll(ThreadPool& pool);
+
+  const ModelConfig& config() const { return config_; }
+  const Dims& dims() const { return dims_; }
+  const Numerics& numerics() const { return numerics_; }
+  const Kernels& kernels() const { return *kernels_; }
+  /// The float parameters before quantisation; full training updates them in place.
+  ParamArrays<float>& params() { return params_; }
+  const ParamArrays<float>& params() const { return params_; }
+  /// Views of params(); norms, gates, taps and other unquantised leaves are read here.
+  const ModelView<const float>& view() const { return view_; }
+
+  struct Layer {
+    Buffer<float> qkvg, qkvg_t;  // panels [D, NQ], [NQ, D]
+    Buffer<float> out, out_t;    // panels [A, D], [D, A]
+    Buffer<float> phi, phi_t;    // panels [S*D, C], [C, S*D]
+  };
+  struct Site {
+    std::vector<float> table;      // [tables*slots, sub], quantised when QAT asks
+    Buffer<float> kv, kv_t;        // panels [ED, 2D], [2D, ED]
+  };
+  const Layer& layer(size_t l) const { return layers_[l]; }
+  const Site& site(size_t s) const { return sites_[s]; }
+  /// The tied table as used (quantised under QAT) [V, D], and its panels [D, V] and [V, D].
+  MatView<const float> embedding() const { return {embedding_.data(), dims_.V, dims_.D}; }
+  const float* head() const { return head_.data(); }
+  const float* head_t() const { return head_t_.data(); }
+
+ private:
+  void PackFrozen(ThreadPool& pool);
+  void PackProjection(size_t l, Projection p, const LoraView<const float>* lora);
+  /// The rows that the quantiser groups ([out, in] of a kernel, the table's own rows), as used.
+  std::vector<float> QuantisedRows(const std::string& path, MatView<const float> w,
+                                   bool grouped_on_rows, ThreadPool& pool) const;
+  Bits BitsFor(const std::string& path) const;
+
+  ModelConfig config_;
+  Dims dims_;
+  const Kernels* kernels_;
+  ParamArrays<float> params_;
+  ModelView<const float> view_;
+  Numerics numerics_;
+  bool backward_, all_parameters_;
+  std::vector<Layer> layers_;
+  std::vector<Site> sites_;
+  std::vector<float> embedding_;
+  Buffer<float> head_, head_t_;
+};
+
+}  // namespace needle
