@@ -16,6 +16,7 @@
 #include "kernels/gemm-inl.h"
 #include "kernels/math-inl.h"
 #include "kernels/pack-inl.h"
+#include "kernels/reduce-inl.h"
 #include "kernels/tables-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -227,13 +228,6 @@ void Forward(const AttentionBlock& b, float* o, size_t o_stride, float* lse, flo
       for (size_t i = 0; i < rows; ++i) ScaleRow(out + i * o_stride, E, by[i]);
     }
   }
-}
-
-HWY_INLINE float DotFloats(const float* a, const float* b, size_t n) {
-  Vec s = ZeroVec();
-  for (size_t i = 0; i < n; i += kLanes)
-    s = hn::MulAdd(LoadUpTo(a + i, n - i), LoadUpTo(b + i, n - i), s);
-  return Sum(s);
 }
 
 /// p[0, some) = exp(scale p - lse) where visible, and ds = scale p (dp - delta) over dp.

@@ -26,6 +26,10 @@ const Kernels& Table() {
 #endif
     FillGemm(t);
     FillAttention(t);
+    FillElementwise(t);
+    FillRows(t);
+    FillLanes(t);
+    FillQuantise(t);
     return t;
   }();
   return table;

@@ -9,8 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/isa.h"
+#include "ops/adamw.h"
+#include "ops/lanes.h"
+#include "ops/rope.h"
+#include "quant/cq.h"
+#include "tensor/view.h"
 
 namespace needle {
 
@@ -99,6 +105,88 @@ struct Kernels {
 
   /// Floats of scratch for the forward and the backward.
   size_t (*attention_scratch)(size_t m, size_t n, size_t group, size_t E) = nullptr;
+
+  // --- Operations of src/ops for float, on row blocks -----------------------------------------
+  // Signatures, shapes, what is assigned and what is added: as the function of that name there.
+
+  void (*rms_norm_forward)(MatView<const float> x, std::span<const float> scale,
+                           MatView<float> y) = nullptr;
+  void (*rms_norm_backward)(MatView<const float> x, std::span<const float> scale,
+                            MatView<const float> dy, MatView<float> dx,
+                            std::span<float> dscale) = nullptr;
+  void (*rope)(MatView<float> x, std::span<const int32_t> position, const RopeTable<float>& table,
+               int direction) = nullptr;
+  void (*gate_forward)(MatView<const float> a, MatView<const float> g, MatView<float> o) = nullptr;
+  void (*gate_backward)(MatView<const float> a, MatView<const float> g, MatView<const float> d_o,
+                        MatView<float> da, MatView<float> dg) = nullptr;
+  void (*scalar_gate_forward)(MatView<const float> u1, MatView<const float> n, float gate,
+                              MatView<float> x1) = nullptr;
+  void (*scalar_gate_backward)(MatView<const float> n, float gate, MatView<const float> dx1,
+                               MatView<float> dn, float* dgate) = nullptr;
+  void (*hadamard_mlp_forward)(MatView<const float> x, std::span<const float> d1,
+                               std::span<const float> d2, std::span<const float> d3,
+                               MatView<float> y) = nullptr;
+  void (*hadamard_mlp_backward)(MatView<const float> x, std::span<const float> d1,
+                                std::span<const float> d2, std::span<const float> d3,
+                                MatView<const float> dy, MatView<float> dx, std::span<float> dd1,
+                                std::span<float> dd2, std::span<float> dd3) = nullptr;
+  void (*lane_coefficients_forward)(MatView<const float> r, const LaneScalars<float>& p,
+                                    MatView<float> c) = nullptr;
+  void (*lane_coefficients_backward)(MatView<const float> r, MatView<const float> c,
+                                     const LaneScalars<float>& p, MatView<const float> dc,
+                                     MatView<float> dr,
+                                     const LaneScalarGrads<float>& grads) = nullptr;
+  void (*lanes_in_forward)(MatView<const float> x, MatView<const float> c,
+                           MatView<float> u) = nullptr;
+  void (*lanes_in_backward)(MatView<const float> x, MatView<const float> c, MatView<const float> du,
+                            MatView<float> dx, MatView<float> dc) = nullptr;
+  void (*lanes_out_forward)(MatView<const float> x, MatView<const float> c, MatView<const float> y,
+                            MatView<float> next) = nullptr;
+  void (*lanes_out_backward)(MatView<const float> x, MatView<const float> c, MatView<const float> y,
+                             MatView<const float> dnext, MatView<float> dx, MatView<float> dy,
+                             MatView<float> dc) = nullptr;
+  void (*unit_scale_forward)(MatView<const float> x, MatView<float> r) = nullptr;
+  void (*unit_scale_backward)(MatView<const float> x, MatView<const float> r, MatView<float> dr,
+                              MatView<float> dx) = nullptr;
+  void (*engram_mix_forward)(MatView<const float> u, MatView<const float> key,
+                             MatView<const float> val, MatView<float> u1) = nullptr;
+  void (*engram_mix_backward)(MatView<const float> u, MatView<const float> key,
+                              MatView<const float> val, MatView<const float> du1, MatView<float> du,
+                              MatView<float> dkey, MatView<float> dval) = nullptr;
+  void (*lane_mean_forward)(MatView<const float> x, MatView<float> h) = nullptr;
+  void (*lane_mean_backward)(MatView<const float> dh, MatView<float> dx) = nullptr;
+  double (*cross_entropy_row)(std::span<float> logits, std::span<const int32_t> ids,
+                              std::span<const float> weights) = nullptr;
+
+  /// y = (x1 + y) - u: what a block gives to the lanes.
+  void (*residual)(MatView<const float> x1, MatView<const float> u, MatView<float> y) = nullptr;
+  /// Each row x = x H / sqrt(n), n = x.cols() a power of two. The bits of HadamardInPlace.
+  void (*walsh_hadamard)(MatView<float> x) = nullptr;
+
+  // --- Fake quantisation (straight-through values), the bits of src/quant ----------------------
+
+  /// Each piece of `unit` columns of each row (unit = cols for a weight row, E for a head) becomes
+  /// fl(w + fl(q - w)), q its codebook value in groups of `group` (the last one padded with 0).
+  /// bits is not kNone.
+  void (*fake_quantise)(MatView<float> x, size_t unit, Bits bits, size_t group) = nullptr;
+  /// FakeQuantizeActivations of each row.
+  void (*fake_quantise_activations)(MatView<float> x, int bits) = nullptr;
+
+  // --- Flat arrays ------------------------------------------------------------------------------
+
+  float (*dot)(const float* a, const float* b, size_t n) = nullptr;
+  /// Summed in float lanes: for partial sums of some ten thousand values.
+  double (*sum_squares)(const float* x, size_t n) = nullptr;
+  /// y += a x
+  void (*axpy)(float a, const float* x, float* y, size_t n) = nullptr;
+  /// y = f(x), in place allowed; within 2 (exp) or 4 units in the last place.
+  void (*exp)(const float* x, float* y, size_t n) = nullptr;
+  void (*sigmoid)(const float* x, float* y, size_t n) = nullptr;
+  void (*silu)(const float* x, float* y, size_t n) = nullptr;
+  /// AdamWUpdate of ops/adamw.h, the same bits.
+  void (*adamw)(const AdamWOptions& options, const UpdateScalars& scalars, float norm,
+                std::span<const float> g, std::span<float> p, std::span<float> m,
+                std::span<float> v) = nullptr;
 };
 
 /// The table of an instruction set; `isa` must be one of SupportedIsas().

@@ -14,6 +14,10 @@ namespace HWY_NAMESPACE {
 
 void FillGemm(Kernels& table);
 void FillAttention(Kernels& table);
+void FillElementwise(Kernels& table);
+void FillRows(Kernels& table);
+void FillLanes(Kernels& table);
+void FillQuantise(Kernels& table);
 
 const Kernels& Table();
 
