@@ -140,7 +140,7 @@ class Writer {
   void PutLittle(uint64_t value, int bytes);
   void Dims(const Shape& shape);
   void Global(std::string_view module, std::string_view name);
-  void ElementTypeOf(DType type);
+  void NumberType(DType type);
   bool Recall(const std::string& key);
   void Memoize(const std::string& key);
 
