@@ -103,22 +103,31 @@ TEST(JsonOracle, StringsAreDumpedAlike) {
   }));
 }
 
-// Texts over JSON's own alphabet, so that many are valid and most others almost are.
+// A short text over JSON's own alphabet: many are valid, and most others almost are.
+std::string RandomNearDocument() {
+  static const std::vector<std::string> kPieces = {
+      "{",    "}",     "[",    "]",       ",",       ":",     "\"", "\"a\"",
+      "\\",   "\\u00", "e9",   "\\ud83d", "\\ude00", "0",     "1",  "-",
+      ".",    "e",     "E+",   "null",    "true",    "false", " ",  "\n",
+      "\x01", "\xC3",  "\xA9", "7",       "\"k\":",  "[1]",   "{}"};
+  std::string text;
+  for (int i = Pick(0, 10); i > 0; --i)
+    text += kPieces[static_cast<size_t>(Pick(0, static_cast<int>(kPieces.size())))];
+  return text;
+}
+
 TEST(JsonOracle, AcceptsExactlyWhatTheOracleAccepts) {
   int accepted = 0;
   EXPECT_TRUE(rc::check([&] {
-    std::string text;
-    const auto pieces = *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
-        "{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\\", "\\u00", "e9", "\\ud83d", "\\ude00", "0",
-        "1", "-", ".", "e", "E+", "null", "true", "false", " ", "\n", "\x01", "\xC3", "\xA9", "7",
-        "\"k\":", "[1]", "{}"));
-    for (const auto& piece : pieces) text += piece;
-    const auto ours = Parse(text);
-    RC_PRE(IsComparable(ours));
-    RC_ASSERT(ours.ok() == Oracle::accept(text));
-    accepted += ours.ok();
+    for (int i = 0; i < 30; ++i) {
+      const std::string text = RandomNearDocument();
+      const auto ours = Parse(text);
+      if (!IsComparable(ours)) continue;
+      RC_ASSERT(ours.ok() == Oracle::accept(text));
+      accepted += ours.ok();
+    }
   }));
-  EXPECT_GT(accepted, 0);
+  EXPECT_GT(accepted, 20);  // of 3000
 }
 
 TEST(JsonOracle, OneChangedByteIsJudgedAlike) {
