@@ -68,15 +68,15 @@ TEST_P(SentencePieceOracle, EncodesRandomTextsAlike) {
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (size_t n = random() % 40; n > 0; --n) {
-      const uint32_t kind = random() % 20;
+      const auto kind = random() % 20;
       char32_t c = static_cast<char32_t>(letters[random() % letters.size()]);
-      if (kind == 0) c = random() % 0x110000;
+      if (kind == 0) c = static_cast<char32_t>(random() % 0x110000);
       if (kind == 1) c = 0x2581;
-      if (kind == 2) c = random() % 0x800;
+      if (kind == 2) c = static_cast<char32_t>(random() % 0x800);
       if (c >= 0xD800 && c < 0xE000) c = 0xFFFD;
       AppendUtf8(text, c);
       if (kind == 3) text += kChatMarkers[random() % kChatMarkers.size()];
-      if (kind == 4) text += ours_->piece(random() % ours_->size()).text;
+      if (kind == 4) text += ours_->piece(static_cast<int32_t>(random() % ours_->size())).text;
     }
     ExpectSame(text);
   }

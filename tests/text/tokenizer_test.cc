@@ -278,15 +278,17 @@ TEST(TokenizerModel, RefusesEveryTruncationWithoutReadingPastTheEnd) {
   }
 }
 
-TEST(TokenizerModel, SurvivesEveryFlippedBit) {
-  std::vector<uint8_t> model = Make({"a"}).ToModelProto();
-  for (size_t i = 0; i < model.size(); ++i) {
-    model[i] ^= 1u << (i % 8);
-    const auto t = Tokenizer::FromModelProto(model, "flipped");
+TEST(TokenizerModel, SurvivesFlippedBits) {
+  const std::vector<uint8_t> model = Make({"a"}).ToModelProto();
+  for (size_t bit = 0; bit < 8 * model.size(); bit += 37) {  // odd, so that every bit has its turn
+    std::vector<uint8_t> flipped = model;
+    flipped[bit / 8] = static_cast<uint8_t>(flipped[bit / 8] ^ (1u << (bit % 8)));
+    const auto t = Tokenizer::FromModelProto(flipped, "flipped");
     if (t.ok()) {
       EXPECT_TRUE(t->Encode("a <think>").ok());
+    } else {
+      EXPECT_NE(t.error().message().find("flipped: "), std::string::npos);
     }
-    model[i] ^= 1u << (i % 8);
   }
 }
 
