@@ -337,7 +337,7 @@ MaybeFailure Fetch::Ask(const std::string& method, const HttpHeaders& extra,
         on_body);
     if (failure_) return std::move(failure_);
     if (outcome.error != HttpError::kNone && outcome.error != HttpError::kStopped)
-      return FailureOfConnection(current_, outcome);
+      return FailureOfConnection(file_, outcome);
     if (step != Step::kFollow) return std::nullopt;
     if (MaybeFailure failure = MoveTo(reply, &current_)) return failure;
     // Once another host is involved the token stays out, even should it lead back to ours.

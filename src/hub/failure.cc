@@ -97,27 +97,25 @@ Failure FailureOfStatus(const HubFile& file, const HubOptions& options, const Ur
                        "check HF_ENDPOINT"));
 }
 
-Failure FailureOfConnection(const Url& url, const HttpOutcome& outcome) {
+Failure FailureOfConnection(const HubFile& file, const HttpOutcome& outcome) {
+  const std::string what = StrCat(file.repo, ": ", file.path, ": ", outcome.what);
   switch (outcome.error) {
     case HttpError::kSetUp:
-      return GiveUp(Code::kInvalidArgument, outcome.what);
+      return GiveUp(Code::kInvalidArgument, what);
     case HttpError::kNotBuilt:
-      return GiveUp(Code::kUnavailable, outcome.what);
+      return GiveUp(Code::kUnavailable, what);
     case HttpError::kCertificate:
       return GiveUp(Code::kUnavailable,
-                    StrCat(outcome.what,
-                           "; if a proxy of your network signs its own, name the "
-                           "file of its certificate in SSL_CERT_FILE"));
+                    StrCat(what,
+                           "; if a proxy of your network signs its own, name the file of its "
+                           "certificate in SSL_CERT_FILE"));
     case HttpError::kNoConnection: {
-      Failure failure = TryAgain(StrCat(outcome.what,
-                                        "; check the network, HTTPS_PROXY and "
-                                        "HF_ENDPOINT"));
+      Failure failure = TryAgain(StrCat(what, "; check the network, HTTPS_PROXY and HF_ENDPOINT"));
       failure.next = Failure::Next::kNoNetwork;
       return failure;
     }
     default:
-      return TryAgain(outcome.what.empty() ? StrCat(url.Origin(), ": the answer ended early")
-                                           : outcome.what);
+      return TryAgain(what);
   }
 }
 

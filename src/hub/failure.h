@@ -32,6 +32,6 @@ Failure FailureOfStatus(const HubFile& file, const HubOptions& options, const Ur
                         bool asked_hub, const HttpReply& reply);
 
 /// No whole answer came. `outcome.error` is not kNone and not kStopped.
-Failure FailureOfConnection(const Url& url, const HttpOutcome& outcome);
+Failure FailureOfConnection(const HubFile& file, const HttpOutcome& outcome);
 
 }  // namespace needle

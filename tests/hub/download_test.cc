@@ -443,6 +443,9 @@ TEST_F(Download, BeginsAnewWhenTheServerSendsAnotherRange) {
       connection.Send(std::string_view(entry_.content).substr(150000));
     });
     ExpectFetched();
+    EXPECT_NE(std::string::npos, notices_.find("another part of the file"));
+    EXPECT_EQ(std::string::npos, notices_.find("checksum")) << "noticed before a byte was taken";
+    notices_.clear();
   }
 }
 
