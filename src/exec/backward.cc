@@ -22,11 +22,6 @@ namespace {
 
 constexpr size_t kColumns = 128;  // columns of a weight gradient that one task computes
 
-void QuantiseActivations(MatView<float> x, int bits) {
-  if (bits == 0) return;
-  for (size_t t = 0; t < x.rows(); ++t) FakeQuantizeActivations(x.RowSpan(t), bits);
-}
-
 void AddTo(std::span<float> to, std::span<const float> from) {
   for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
 }
@@ -100,26 +95,26 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
     const auto row_of = [&](size_t i) {
       return static_cast<size_t>(rows.target_row[starts[begin + i]]) - rows.first;
     };
-    for (size_t i = 0; i < m; ++i) LaneMeanForward<float>(x.Rows(row_of(i), 1), mean.Rows(i, 1));
+    for (size_t i = 0; i < m; ++i) k_.lane_mean_forward(x.Rows(row_of(i), 1), mean.Rows(i, 1));
     const MatView<float> h = all ? MatView<float>(b.hidden.data() + begin * d_.D, m, d_.D)
                                  : s.b.Matrix(m, d_.D);
-    RmsNormForward<float>(mean, w_.view().final_norm, h);
-    QuantiseActivations(h, w_.numerics().act_bits);
+    k_.rms_norm_forward(mean, w_.view().final_norm, h);
+    if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
     const MatView<float> logits = all ? MatView<float>(b.dlogits.data() + begin * d_.V, m, d_.V)
                                       : s.logits.Matrix(m, d_.V);
     k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.data(), d_.V, false);
     for (size_t i = 0; i < m; ++i) {
       const size_t n = starts[begin + i], count = starts[begin + i + 1] - n;
-      loss[task] += CrossEntropyRow<float>(logits.RowSpan(i), {&rows.target_id[n], count},
+      loss[task] += k_.cross_entropy_row(logits.RowSpan(i), {&rows.target_id[n], count},
                                            {&rows.target_weight[n], count});
     }
     if (!sink) return;
     const MatView<float> dh = s.c.Matrix(m, d_.D);
     k_.gemm(m, d_.D, d_.V, logits.data(), d_.V, 1, w_.head_t(), dh.data(), d_.D, false);
-    RmsNormBackward<float>(mean, w_.view().final_norm, dh, dh,
+    k_.rms_norm_backward(mean, w_.view().final_norm, dh, dh,
                            all ? std::span<float>(&dnorm[task * d_.D], d_.D) : std::span<float>());
     for (size_t i = 0; i < m; ++i)
-      LaneMeanBackward<float>(dh.Rows(i, 1), b.Dx(d_.L, T, width).Rows(row_of(i), 1));
+      k_.lane_mean_backward(dh.Rows(i, 1), b.Dx(d_.L, T, width).Rows(row_of(i), 1));
   });
   if (all) {
     for (size_t task = 0; task < tasks; ++task)
@@ -221,48 +216,48 @@ void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, A
   const MatView<const float> p{a.p.data() + begin * D, m, D};
   // The forward again, from u to y.
   const MatView<float> u{u_.data() + begin * D, m, D}, u1{u1_.data() + begin * D, m, D};
-  LanesInForward<float>(x, c, u);
+  k_.lanes_in_forward(x, c, u);
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
-    EngramMixForward<float>(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
+    k_.engram_mix_forward(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
                             u1);
   } else {
     std::copy_n(u.data(), m * D, u1.data());
   }
   const MatView<float> n = s.a.Matrix(m, D), x1 = s.b.Matrix(m, D), h2 = s.c.Matrix(m, D);
   const MatView<float> y = s.d.Matrix(m, D), dy = s.e.Matrix(m, D);
-  RmsNormForward<float>(p, block.post_norm, n);
-  ScalarGateForward<float>(u1, n, *block.attn_gate, x1);
-  RmsNormForward<float>(x1, block.pre_hada, h2);
-  HadamardMlpForward<float>(h2, block.d1, block.d2, block.d3, y);
-  for (size_t i = 0; i < m * D; ++i) y.data()[i] = (x1.data()[i] + y.data()[i]) - u.data()[i];
+  k_.rms_norm_forward(p, block.post_norm, n);
+  k_.scalar_gate_forward(u1, n, *block.attn_gate, x1);
+  k_.rms_norm_forward(x1, block.pre_hada, h2);
+  k_.hadamard_mlp_forward(h2, block.d1, block.d2, block.d3, y);
+  k_.residual(x1, u, y);
   // Lanes, then the MLP: du holds what reaches x1 beside dy itself.
   const MatView<float> dnext = back.Dx(l + 1, acts.T, width).Rows(begin, m);
   const MatView<float> dx =
       need_dx ? back.Dx(l, acts.T, width).Rows(begin, m) : MatView<float>();
   const MatView<float> dc{back.dc.data() + begin * d_.C, m, d_.C};
-  LanesOutBackward<float>(x, c, y, dnext, dx, dy, dc);
+  k_.lanes_out_backward(x, c, y, dnext, dx, dy, dc);
   const MatView<float> du{back.du.data() + begin * D, m, D};
   const MatView<float> dx1{back.dx1.data() + begin * D, m, D};
-  HadamardMlpBackward<float>(h2, block.d1, block.d2, block.d3, dy, du, small.d1, small.d2, small.d3);
-  RmsNormBackward<float>(x1, block.pre_hada, du, du, small.pre_hada);
+  k_.hadamard_mlp_backward(h2, block.d1, block.d2, block.d3, dy, du, small.d1, small.d2, small.d3);
+  k_.rms_norm_backward(x1, block.pre_hada, du, du, small.pre_hada);
   for (size_t i = 0; i < m * D; ++i) dx1.data()[i] = dy.data()[i] + du.data()[i];
   const MatView<float> dp{back.dp.data() + begin * D, m, D};
-  ScalarGateBackward<float>(n, *block.attn_gate, dx1, dp,
+  k_.scalar_gate_backward(n, *block.attn_gate, dx1, dp,
                             small.attn_gate.empty() ? nullptr : &small.attn_gate[0]);
-  RmsNormBackward<float>(p, block.post_norm, dp, dp, small.post_norm);
+  k_.rms_norm_backward(p, block.post_norm, dp, dp, small.post_norm);
   // Out projection and gate.
   const MatView<float> o{back.o.data() + begin * d_.A, m, d_.A};
-  GateForward<float>(att, gate, o);
-  QuantiseActivations(o, w_.numerics().act_bits);
+  k_.gate_forward(att, gate, o);
+  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
   const MatView<float> datt{back.datt.data() + begin * d_.A, m, d_.A};
   k_.gemm(m, d_.A, D, dp.data(), D, 1, w_.layer(l).out_t.data(), datt.data(), d_.A, false);
   const MatView<float> dqkvg{back.dqkvg.data() + begin * d_.NQ, m, d_.NQ};
-  GateBackward<float>(att, gate, datt, datt, dqkvg.Cols(d_.column[kGate], d_.A));
+  k_.gate_backward(att, gate, datt, datt, dqkvg.Cols(d_.column[kGate], d_.A));
   // What the attention's backward needs again: the rotated queries.
   const MatView<float> q{q_.data() + begin * d_.A, m, d_.A};
-  RmsNormForward<float>(qkvg.Cols(0, d_.A), block.q_norm, q);
-  RopeInPlace(q, std::span<const int32_t>{&rows.depth[rows.first + begin], m}, rope_, 1);
+  k_.rms_norm_forward(qkvg.Cols(0, d_.A), block.q_norm, q);
+  k_.rope(q, std::span<const int32_t>{&rows.depth[rows.first + begin], m}, rope_, 1);
 }
 
 void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Context& context,
@@ -316,26 +311,26 @@ void Executor::BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Ac
   const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
   // Heads: rotation and norms back to the projections.
   const MatView<float> dq{back.dq.data() + begin * d_.A, m, d_.A};
-  RopeInPlace(dq, position, rope_, -1);
-  RmsNormBackward<float>(qkvg.Cols(0, d_.A), block.q_norm, dq, dqkvg.Cols(0, d_.A), small.q_norm);
+  k_.rope(dq, position, rope_, -1);
+  k_.rms_norm_backward(qkvg.Cols(0, d_.A), block.q_norm, dq, dqkvg.Cols(0, d_.A), small.q_norm);
   const MatView<float> dkv{back.dkv[l].data() + (rows.first + begin) * 2 * d_.KE, m, 2 * d_.KE};
   const MatView<float> dk = dqkvg.Cols(d_.column[kK], d_.KE);
   for (size_t i = 0; i < m; ++i) {
     std::copy_n(dkv.Row(i), d_.KE, dk.Row(i));
     std::copy_n(dkv.Row(i) + d_.KE, d_.KE, dqkvg.Row(i) + d_.column[kV]);
   }
-  RopeInPlace(dk, position, rope_, -1);
-  RmsNormBackward<float>(qkvg.Cols(d_.column[kK], d_.KE), block.k_norm, dk, dk, small.k_norm);
+  k_.rope(dk, position, rope_, -1);
+  k_.rms_norm_backward(qkvg.Cols(d_.column[kK], d_.KE), block.k_norm, dk, dk, small.k_norm);
   // The projections' input again, and LoRA's thin products.
   const MatView<float> u{u_.data() + begin * D, m, D}, u1{u1_.data() + begin * D, m, D};
   const MatView<float> h{back.h.data() + begin * D, m, D};
-  RmsNormForward<float>(u1, block.norm_in, h);
-  QuantiseActivations(h, w_.numerics().act_bits);
+  k_.rms_norm_forward(u1, block.norm_in, h);
+  if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
   if (sink.lora) LoraRows(l, begin, m, *sink.lora);
   if (!sink.all && l == 0) return;
   const MatView<float> dh = s.a.Matrix(m, D), du{back.du.data() + begin * D, m, D};
   k_.gemm(m, D, d_.NQ, dqkvg.data(), d_.NQ, 1, w_.layer(l).qkvg_t.data(), dh.data(), D, false);
-  RmsNormBackward<float>(u1, block.norm_in, dh, dh, small.norm_in);
+  k_.rms_norm_backward(u1, block.norm_in, dh, dh, small.norm_in);
   AddTo({du.data(), m * D}, {dh.data(), m * D});
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const auto n = static_cast<size_t>(site);
@@ -347,7 +342,7 @@ void Executor::BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Ac
       dkey = {back.dkey[n].data() + begin * D, m, D};
       dval = {back.dval_conv[n].data() + begin * D, m, D};
     }
-    EngramMixBackward<float>(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
+    k_.engram_mix_backward(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
                              du1, du, dkey, dval);
   }
   // Lanes.
@@ -356,9 +351,9 @@ void Executor::BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Ac
   const MatView<const float> c{a.c.data() + begin * d_.C, m, d_.C};
   const MatView<float> dc{back.dc.data() + begin * d_.C, m, d_.C};
   const MatView<float> dx = back.Dx(l, acts.T, width).Rows(begin, m);
-  LanesInBackward<float>(x, c, du, dx, dc);
-  LaneCoefficientsBackward<float>(r, c, lanes.Scalars(l % d_.S), dc, dc, LaneGrads(small));
-  UnitScaleBackward<float>(x, r, dc, dx);
+  k_.lanes_in_backward(x, c, du, dx, dc);
+  k_.lane_coefficients_backward(r, c, lanes.Scalars(l % d_.S), dc, dc, LaneGrads(small));
+  k_.unit_scale_backward(x, r, dc, dx);
   k_.gemm(m, width, d_.C, dc.data(), d_.C, 1, w_.layer(l).phi_t.data(), dx.data(), width, true);
 }
 

@@ -96,6 +96,8 @@ class Executor {
   struct Backward;
   struct KeyBlock;
 
+  /// Whole-block scan for NaN and infinity; "" when all is finite.
+  std::string Explain(const Rows& rows, Activations& acts) const;
   void Prepare(const Rows& rows, Activations& acts);
   void Engrams(const Rows& rows, Context& context, Activations& acts);
   void PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,

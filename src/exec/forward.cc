@@ -16,25 +16,6 @@
 #include "ops/norm.h"
 
 namespace needle {
-namespace {
-
-void QuantiseActivations(MatView<float> x, int bits) {
-  if (bits == 0) return;
-  for (size_t t = 0; t < x.rows(); ++t) FakeQuantizeActivations(x.RowSpan(t), bits);
-}
-
-/// Keys or values of one row, head by head, straight-through.
-void QuantiseHeads(std::span<float> row, size_t E, Bits bits, std::vector<float>& q) {
-  if (bits == Bits::kNone) return;
-  q.resize(E);
-  for (size_t h = 0; h + E <= row.size(); h += E) {
-    FakeQuantizeRow(row.subspan(h, E), q, bits, kKvGroup);
-    for (size_t i = 0; i < E; ++i) row[h + i] = row[h + i] + (q[i] - row[h + i]);
-  }
-}
-
-}  // namespace
-
 void Context::Reserve(const Dims& d, size_t sites, size_t rows, size_t keep) {
   kv.resize(d.L);
   val.resize(sites);
@@ -120,7 +101,7 @@ void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
       const size_t sub = d_.ED / d_.tables;
       EngramGatherForward<float>({table.data(), table.size() / sub, sub},
                                  {&acts.slots[begin * d_.tables], m * d_.tables}, d_.tables, e);
-      QuantiseActivations(e, act_bits);
+      if (act_bits) k_.fake_quantise_activations(e, act_bits);
       const MatView<float> kv = s.a.Matrix(m, 2 * d_.D);
       k_.gemm(m, 2 * d_.D, d_.ED, e.data(), d_.ED, 1, w_.site(n).kv.data(), kv.data(), 2 * d_.D,
               false);
@@ -183,37 +164,37 @@ void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Conte
   const MatView<float> r{a.r.data() + begin * d_.C, m, d_.C};
   const MatView<float> c{a.c.data() + begin * d_.C, m, d_.C};
   k_.gemm(m, d_.C, width, x.data(), width, 1, w_.layer(l).phi.data(), r.data(), d_.C, false);
-  UnitScaleForward<float>(x, r);
-  LaneCoefficientsForward<float>(r, lanes.Scalars(l % d_.S), c);
+  k_.unit_scale_forward(x, r);
+  k_.lane_coefficients_forward(r, lanes.Scalars(l % d_.S), c);
   const MatView<float> u{u_.data() + begin * d_.D, m, d_.D};
   const MatView<float> u1{u1_.data() + begin * d_.D, m, d_.D};
-  LanesInForward<float>(x, c, u);
+  k_.lanes_in_forward(x, c, u);
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
-    EngramMixForward<float>(u, {e.key.data() + begin * d_.D, m, d_.D},
+    k_.engram_mix_forward(u, {e.key.data() + begin * d_.D, m, d_.D},
                             {e.val.data() + begin * d_.D, m, d_.D}, u1);
   } else {
     std::copy_n(u.data(), m * d_.D, u1.data());
   }
   const MatView<float> h = s.a.Matrix(m, d_.D);
-  RmsNormForward<float>(u1, block.norm_in, h);
-  QuantiseActivations(h, w_.numerics().act_bits);
+  k_.rms_norm_forward(u1, block.norm_in, h);
+  if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
   const MatView<float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
   k_.gemm(m, d_.NQ, d_.D, h.data(), d_.D, 1, w_.layer(l).qkvg.data(), qkvg.data(), d_.NQ, false);
 
   const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
   const MatView<float> q{q_.data() + begin * d_.A, m, d_.A};
-  RmsNormForward<float>(qkvg.Cols(0, d_.A), block.q_norm, q);
-  RopeInPlace(q, position, rope_, 1);
+  k_.rms_norm_forward(qkvg.Cols(0, d_.A), block.q_norm, q);
+  k_.rope(q, position, rope_, 1);
   const MatView<float> kv{context.kv[l].data() + (rows.first + begin) * 2 * d_.KE, m, 2 * d_.KE};
   const MatView<float> key = kv.Cols(0, d_.KE), value = kv.Cols(d_.KE, d_.KE);
-  RmsNormForward<float>(qkvg.Cols(d_.column[kK], d_.KE), block.k_norm, key);
-  RopeInPlace(key, position, rope_, 1);
+  k_.rms_norm_forward(qkvg.Cols(d_.column[kK], d_.KE), block.k_norm, key);
+  k_.rope(key, position, rope_, 1);
   for (size_t i = 0; i < m; ++i) {
     std::copy_n(qkvg.Row(i) + d_.column[kV], d_.KE, value.Row(i));
-    QuantiseHeads(key.RowSpan(i), d_.E, w_.numerics().kv_bits, s.row);
-    QuantiseHeads(value.RowSpan(i), d_.E, w_.numerics().kv_bits, s.row);
   }
+  if (const Bits bits = w_.numerics().kv_bits; bits != Bits::kNone)
+    k_.fake_quantise(kv, d_.E, bits, kKvGroup);
 }
 
 void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
@@ -248,24 +229,24 @@ void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, Mat
   const size_t width = d_.S * d_.D;
   const MatView<float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
   const MatView<float> o = s.a.Matrix(m, d_.A);
-  GateForward<float>({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A), o);
-  QuantiseActivations(o, w_.numerics().act_bits);
+  k_.gate_forward({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A), o);
+  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
   const MatView<float> p{a.p.data() + begin * d_.D, m, d_.D};
   k_.gemm(m, d_.D, d_.A, o.data(), d_.A, 1, w_.layer(l).out.data(), p.data(), d_.D, false);
   const MatView<const float> u{u_.data() + begin * d_.D, m, d_.D};
   const MatView<const float> u1{u1_.data() + begin * d_.D, m, d_.D};
   const MatView<float> x1 = s.b.Matrix(m, d_.D), y = s.c.Matrix(m, d_.D);
-  RmsNormForward<float>(p, block.post_norm, x1);
-  ScalarGateForward<float>(u1, x1, *block.attn_gate, x1);
-  RmsNormForward<float>(x1, block.pre_hada, y);
-  HadamardMlpForward<float>(y, block.d1, block.d2, block.d3, y);
-  for (size_t i = 0; i < m * d_.D; ++i) y.data()[i] = (x1.data()[i] + y.data()[i]) - u.data()[i];
+  k_.rms_norm_forward(p, block.post_norm, x1);
+  k_.scalar_gate_forward(u1, x1, *block.attn_gate, x1);
+  k_.rms_norm_forward(x1, block.pre_hada, y);
+  k_.hadamard_mlp_forward(y, block.d1, block.d2, block.d3, y);
+  k_.residual(x1, u, y);
   const MatView<float> next = acts.X(l + 1, width).Rows(begin, m);
-  LanesOutForward<float>(acts.X(l, width).Rows(begin, m), {a.c.data() + begin * d_.C, m, d_.C}, y,
+  k_.lanes_out_forward(acts.X(l, width).Rows(begin, m), {a.c.data() + begin * d_.C, m, d_.C}, y,
                          next);
   if (cells.empty()) return;
   for (size_t i = 0; i < m; ++i)
-    LaneMeanForward<float>(next.Rows(i, 1), cells.Rows((begin + i) * (d_.L + 1) + l + 1, 1));
+    k_.lane_mean_forward(next.Rows(i, 1), cells.Rows((begin + i) * (d_.L + 1) + l + 1, 1));
 }
 
 void Executor::Logits(const Rows& rows, Activations& acts, std::span<const int32_t> row,
@@ -275,11 +256,72 @@ void Executor::Logits(const Rows& rows, Activations& acts, std::span<const int32
     const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, row.size() - begin);
     const MatView<float> h = scratch_[static_cast<size_t>(worker)].a.Matrix(m, d_.D);
     for (size_t i = 0; i < m; ++i)
-      LaneMeanForward<float>(x.Rows(static_cast<size_t>(row[begin + i]) - rows.first, 1), h.Rows(i, 1));
-    RmsNormForward<float>(h, w_.view().final_norm, h);
-    QuantiseActivations(h, w_.numerics().act_bits);
+      k_.lane_mean_forward(x.Rows(static_cast<size_t>(row[begin + i]) - rows.first, 1), h.Rows(i, 1));
+    k_.rms_norm_forward(h, w_.view().final_norm, h);
+    if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
     k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.Row(begin), logits.stride(), false);
   });
+}
+
+namespace {
+
+/// The row of the first value that is not finite, or -1.
+std::ptrdiff_t NonFiniteRow(const float* values, size_t T, size_t width) {
+  for (size_t i = 0; i < T * width; ++i)
+    if (!std::isfinite(values[i])) return static_cast<std::ptrdiff_t>(i / width);
+  return -1;
+}
+
+}  // namespace
+
+std::string Executor::Explain(const Rows& rows, Activations& acts) const {
+  const auto at = [&](std::ptrdiff_t row) {
+    return StrCat(" (token ", rows.tokens[rows.first + static_cast<size_t>(row)], " at position ",
+                  rows.depth[rows.first + static_cast<size_t>(row)], ")");
+  };
+  for (size_t n = 0; n < acts.sites.size(); ++n) {
+    const Activations::Site& site = acts.sites[n];
+    for (const auto& [buffer, what] : {std::pair{&site.key, "keys"}, std::pair{&site.val, "values"}})
+      if (const auto row = NonFiniteRow(buffer->data(), acts.T, d_.D); row >= 0)
+        return StrCat("the engram ", what, " of site ", n, at(row));
+  }
+  for (size_t l = 0; l < d_.L; ++l) {
+    Activations::Layer& a = acts.layer(l);
+    const struct {
+      const float* values;
+      size_t width;
+      const char* what;
+    } steps[] = {{acts.X(l, d_.S * d_.D).data(), d_.S * d_.D, "the residual lanes entering layer "},
+                 {a.c.data(), d_.C, "the lane coefficients of layer "},
+                 {a.qkvg.data(), d_.NQ, "the q, k, v and gate projections of layer "},
+                 {a.att.data(), d_.A, "the attention of layer "},
+                 {a.p.data(), d_.D, "the out projection of layer "}};
+    for (const auto& step : steps)
+      if (const auto row = NonFiniteRow(step.values, acts.T, step.width); row >= 0)
+        return StrCat(step.what, l, at(row));
+  }
+  if (const auto row = NonFiniteRow(acts.X(d_.L, d_.S * d_.D).data(), acts.T, d_.S * d_.D); row >= 0)
+    return StrCat("the Hadamard MLP or lanes of the last layer", at(row));
+  return "";
+}
+
+std::string Executor::FirstNonFinite(const Forest& forest) {
+  const ChunkPlan plan = PlanChunks(forest, chunk_rows_);
+  size_t most = plan.prefix.total();
+  for (const Rows& chunk : plan.chunks) most = std::max(most, chunk.total());
+  context_.Reserve(d_, w_.config().engram_layers.size(), most, 0);
+  prefix_acts_.keep = chunk_acts_.keep = true;
+  std::string found;
+  if (plan.prefix.total() > 0) {
+    Forward(plan.prefix, context_, prefix_acts_);
+    found = Explain(plan.prefix, prefix_acts_);
+  }
+  for (const Rows& chunk : plan.chunks) {
+    if (!found.empty()) return found;
+    Forward(chunk, context_, chunk_acts_);
+    found = Explain(chunk, chunk_acts_);
+  }
+  return found;
 }
 
 }  // namespace needle

@@ -29,16 +29,6 @@ std::vector<float> Transposed(MatView<const float> w) {
   return t;
 }
 
-/// Each row becomes fl(w + fl(q - w)): the straight-through value that upstream trains with.
-void QuantiseRows(MatView<float> rows, Bits bits) {
-  std::vector<float> q(rows.cols());
-  for (size_t r = 0; r < rows.rows(); ++r) {
-    const std::span<float> w = rows.RowSpan(r);
-    FakeQuantizeRow(w, q, bits, kGroup);
-    for (size_t i = 0; i < q.size(); ++i) w[i] = w[i] + (q[i] - w[i]);
-  }
-}
-
 }  // namespace
 
 std::string_view ProjectionPath(Projection p) { return kPaths[p]; }
@@ -111,7 +101,7 @@ void Weights::PackProjection(size_t l, Projection p, const LoraView<const float>
   size_t in_stride = out, out_stride = 1;
   if (const Bits bits = BitsFor(std::string(kPaths[p])); bits != Bits::kNone) {
     merged = Transposed({merged.data(), in, out});
-    QuantiseRows({merged.data(), out, in}, bits);
+    k.fake_quantise({merged.data(), out, in}, in, bits, kGroup);
     in_stride = 1;
     out_stride = in;
   }
@@ -135,7 +125,7 @@ std::vector<float> Weights::QuantisedRows(const std::string& path, MatView<const
   constexpr size_t kPerTask = 256;
   pool.Run(CeilDiv(count, kPerTask), [&](size_t task, int) {
     const size_t first = task * kPerTask, n = std::min(kPerTask, count - first);
-    QuantiseRows({rows.data() + first * cols, n, cols}, bits);
+    kernels_->fake_quantise({rows.data() + first * cols, n, cols}, cols, bits, kGroup);
   });
   return rows;
 }
