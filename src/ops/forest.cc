@@ -115,37 +115,6 @@ void AppendChain(Forest& f, const Sequence& s, size_t length, float normaliser) 
   }
 }
 
-/// Rows [begin, end) of `f`, after copies of the rows in `path` (ancestors of row `begin`, from the
-/// root down), which carry no targets.
-Forest Slice(const Forest& f, std::span<const int32_t> path, size_t begin, size_t end) {
-  Forest out;
-  const auto shift = static_cast<int32_t>(begin) - static_cast<int32_t>(path.size());
-  const auto new_row = [&](int32_t row) {
-    return row >= static_cast<int32_t>(begin) ? row - shift : f.depth[row];
-  };
-  for (const int32_t row : path) AppendRow(out, f.tokens[row], f.depth[row] - 1);
-  for (size_t i = begin; i < end; ++i)
-    AppendRow(out, f.tokens[i], f.parent[i] < 0 ? -1 : new_row(f.parent[i]));
-  const auto first = std::lower_bound(f.target_row.begin(), f.target_row.end(), begin);
-  const auto last = std::lower_bound(f.target_row.begin(), f.target_row.end(), end);
-  for (auto n = static_cast<size_t>(first - f.target_row.begin());
-       n < static_cast<size_t>(last - f.target_row.begin()); ++n) {
-    out.target_row.push_back(new_row(f.target_row[n]));
-    out.target_id.push_back(f.target_id[n]);
-    out.target_weight.push_back(f.target_weight[n]);
-  }
-  SetSubtreeEnds(out);
-  return out;
-}
-
-/// The ancestors of a row, from the root down, without the row.
-std::vector<int32_t> PathTo(const Forest& f, size_t row) {
-  std::vector<int32_t> path;
-  for (int32_t p = f.parent[row]; p >= 0; p = f.parent[p]) path.push_back(p);
-  std::reverse(path.begin(), path.end());
-  return path;
-}
-
 }  // namespace
 
 Forest BuildForest(std::span<const Sequence> batch, Packing packing, float normaliser,
@@ -162,38 +131,6 @@ Forest BuildForest(std::span<const Sequence> batch, Packing packing, float norma
   }
   SetSubtreeEnds(f);
   return f;
-}
-
-std::vector<Forest> CutForest(const Forest& forest, size_t rows) {
-  std::vector<Forest> pieces;
-  size_t begin = 0;
-  for (size_t root = 0; root < forest.rows();) {
-    const auto end = static_cast<size_t>(forest.subtree_end[root]);
-    if (root > begin && end - begin > rows) {
-      pieces.push_back(Slice(forest, {}, begin, root));
-      begin = root;
-    }
-    root = end;
-  }
-  if (begin < forest.rows()) pieces.push_back(Slice(forest, {}, begin, forest.rows()));
-  return pieces;
-}
-
-std::vector<Forest> SplitForest(const Forest& forest, size_t rows) {
-  assert(rows > 0);
-  std::vector<Forest> pieces;
-  for (size_t begin = 0; begin < forest.rows();) {
-    const std::vector<int32_t> path = PathTo(forest, begin);
-    size_t end = std::min(forest.rows(), begin + rows);
-    // The piece that begins at `end` repeats depth[end] rows: of the second half of the allowed
-    // places, the shallowest costs least; the last one on ties.
-    if (end < forest.rows())
-      for (size_t at = end; at > begin + rows / 2; --at)
-        if (forest.depth[at] < forest.depth[end]) end = at;
-    pieces.push_back(Slice(forest, path, begin, end));
-    begin = end;
-  }
-  return pieces;
 }
 
 size_t DistinctPrefixes(std::span<const Sequence> batch) {

@@ -44,17 +44,6 @@ enum class Packing {
 Forest BuildForest(std::span<const Sequence> batch, Packing packing, float normaliser,
                    size_t padded_length = 0);
 
-/// Cuts at tree boundaries (roots) into pieces of about `rows` rows, in order; one tree is never
-/// cut.
-std::vector<Forest> CutForest(const Forest& forest, size_t rows);
-
-/// Cuts anywhere, also inside a tree, into pieces of at most `rows` (> 0) own rows, in order. A
-/// piece starts with copies of the ancestors that its rows need; the copies have no targets, so
-/// losses and gradients add up to the whole forest's, at the price of computing those rows again.
-/// Cuts are made where few ancestors are repeated. For batches whose one tree (every example starts
-/// with BOS) is too large for the memory. The pieces' rows sum to T + repeated ancestors.
-std::vector<Forest> SplitForest(const Forest& forest, size_t rows);
-
 /// The number of distinct non-empty prefixes of the sequences: rows of the tree.
 size_t DistinctPrefixes(std::span<const Sequence> batch);
 

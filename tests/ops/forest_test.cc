@@ -138,8 +138,6 @@ TEST(Forest, HasNoRowsForAnEmptyBatch) {
   const Batch b = BatchOf({{}, {}});
   EXPECT_EQ(BuildForest(b.view(), Packing::kTree, 1).rows(), 0u);
   EXPECT_EQ(BuildForest(b.view(), Packing::kChain, 1).rows(), 0u);
-  EXPECT_TRUE(CutForest(Forest{}, 10).empty());
-  EXPECT_TRUE(SplitForest(Forest{}, 10).empty());
 }
 
 TEST(Forest, PadsWithIdZeroAndNoTargets) {
@@ -148,18 +146,6 @@ TEST(Forest, PadsWithIdZeroAndNoTargets) {
   EXPECT_EQ(f.tokens, (Ids{2, 5, 0, 0, 2, 6, 7, 0}));
   EXPECT_EQ(f.parent, (Ids{-1, 0, 1, 2, -1, 4, 5, 6}));
   EXPECT_EQ(f.target_row, (Ids{0, 4, 5}));
-}
-
-TEST(Forest, CutsBetweenTreesOnly) {
-  const Batch b = BatchOf({{2, 5, 6}, {3, 5}, {4}, {5, 5, 5, 5, 5, 5}, {6}});
-  const auto pieces = CutForest(BuildForest(b.view(), Packing::kChain, 1), 5);
-  ASSERT_EQ(pieces.size(), 4u);
-  EXPECT_EQ(pieces[0].tokens, (Ids{2, 5, 6, 3, 5}));
-  EXPECT_EQ(pieces[1].tokens, (Ids{4}));
-  EXPECT_EQ(pieces[2].rows(), 6u);
-  EXPECT_EQ(pieces[3].tokens, (Ids{6}));
-  EXPECT_EQ(pieces[2].parent[0], -1);
-  EXPECT_EQ(pieces[0].target_row, (Ids{0, 1, 3}));
 }
 
 RC_GTEST_PROP(ForestProperties, TreeAsksForTheSameTargetsAndHasEachPrefixOnce, ()) {
@@ -196,46 +182,6 @@ RC_GTEST_PROP(ForestProperties, PaddedHasOneGroupOfEqualLengthAnExample, ()) {
   for (size_t i = 0; i < b.ids.size(); ++i)
     for (size_t t = 0; t < length; ++t)
       RC_ASSERT(f.tokens[i * length + t] == (t < b.ids[i].size() ? b.ids[i][t] : 0));
-}
-
-RC_GTEST_PROP(ForestProperties, CuttingKeepsRowsAndTargetsInOrder, ()) {
-  const Batch b = *AnyBatch();
-  const Forest f = BuildForest(b.view(), *rc::gen::element(Packing::kTree, Packing::kChain), 1);
-  const auto rows = *rc::gen::inRange<size_t>(1, 20);
-  Ids tokens;
-  std::map<std::pair<Ids, int32_t>, double> asked;
-  for (const Forest& piece : CutForest(f, rows)) {
-    ExpectSound(piece);
-    RC_ASSERT(piece.rows() > 0u);
-    RC_ASSERT(piece.rows() <= rows || piece.subtree_end[0] == static_cast<int32_t>(piece.rows()));
-    tokens.insert(tokens.end(), piece.tokens.begin(), piece.tokens.end());
-    for (const auto& [what, weight] : Asked(piece)) asked[what] += weight;
-  }
-  RC_ASSERT(tokens == f.tokens);
-  RC_ASSERT(asked == Asked(f));
-}
-
-RC_GTEST_PROP(ForestProperties, SplittingRepeatsAncestorsWithoutTargets, ()) {
-  const Batch b = *AnyBatch();
-  const Forest f = BuildForest(b.view(), *rc::gen::element(Packing::kTree, Packing::kChain), 1);
-  const auto rows = *rc::gen::inRange<size_t>(1, 20);
-  size_t targets = 0;
-  Ids own_tokens;
-  std::map<std::pair<Ids, int32_t>, double> asked;
-  for (const Forest& piece : SplitForest(f, rows)) {
-    ExpectSound(piece);
-    targets += piece.targets();
-    for (const auto& [what, weight] : Asked(piece)) asked[what] += weight;
-    // The copies are the ancestors of the piece's first own row: as many as its depth.
-    const auto copies = static_cast<size_t>(f.depth[own_tokens.size()]);
-    RC_ASSERT(piece.rows() > copies);
-    RC_ASSERT(piece.rows() - copies <= rows);
-    own_tokens.insert(own_tokens.end(), piece.tokens.begin() + static_cast<long>(copies),
-                      piece.tokens.end());
-  }
-  RC_ASSERT(own_tokens == f.tokens);
-  RC_ASSERT(targets == f.targets());
-  RC_ASSERT(asked == Asked(f));
 }
 
 }  // namespace
