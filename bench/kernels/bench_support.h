@@ -25,7 +25,7 @@ void Register(const std::string& name, Run run) {
   for (const Isa isa : SupportedIsas())
     benchmark::RegisterBenchmark(
         (name + "/" + std::string(Name(isa))).c_str(),
-        [run, isa](benchmark::State& state) { run(state, KernelsFor(isa)); });
+        [run, isa](benchmark::State& state) mutable { run(state, KernelsFor(isa)); });
 }
 
 inline void CountFlops(benchmark::State& state, double flops_each) {
@@ -36,5 +36,6 @@ inline void CountFlops(benchmark::State& state, double flops_each) {
 void RegisterPeak();
 void RegisterGemm();
 void RegisterAttention();
+void RegisterRowKernels();
 
 }  // namespace needle::bench
