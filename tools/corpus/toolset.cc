@@ -330,6 +330,18 @@ std::string MadeUpDescription(Source s, const std::string& verb, const std::stri
   }
 }
 
+// Puts the last two fields into an object.
+void NestLastTwo(Source s, std::vector<Field>& fields) {
+  static const std::vector<std::string> keys = {"options", "settings", "extra", "details",
+                                                "params"};
+  Field object;
+  object.type = Type::kObject;
+  object.key = object.slot = s.rng.Chance(0.6) ? s.rng.Pick(keys) : AnyWord(s);
+  object.members.assign(fields.end() - 2, fields.end());
+  fields.resize(fields.size() - 2);
+  fields.push_back(std::move(object));
+}
+
 Tool MakeMadeUpTool(Source s, const Style& style) {
   while (true) {
     Tool tool;
@@ -350,7 +362,10 @@ Tool MakeMadeUpTool(Source s, const Style& style) {
     }
     for (size_t i = 0; i < n; ++i)
       params[i].field.required = i == 0 || params[i].field.kind.name == "text" || s.rng.Chance(0.4);
+    const bool nested = n >= 3 && params.back().field.kind.name != "text" && s.rng.Chance(0.25);
+    if (nested) params[n - 2].field.required = params[n - 1].field.required = false;
     for (const MadeUpParam& param : params) tool.fields.push_back(param.field);
+    if (nested) NestLastTwo(s, tool.fields);
     if (IsReserved(tool.name) || !KeysDiffer(tool.fields)) continue;
     const int requests = s.rng.Between(2, 3);
     for (int i = 0; i < requests; ++i)
