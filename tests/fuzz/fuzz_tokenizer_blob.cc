@@ -1,0 +1,17 @@
+// Any bytes are an archive's tokenizer section that works and comes back equal when written
+// again, or an error.
+#include <span>
+
+#include "fuzz_tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace needle;  // NOLINT
+  const Result<Tokenizer> tokenizer = Tokenizer::FromBlob(std::span(data, size), fuzz::kOrigin);
+  if (!tokenizer.ok()) {
+    fuzz::RequireSentence(tokenizer.error());
+    return 0;
+  }
+  fuzz::UseTokenizer(*tokenizer);
+  fuzz::RequireSamePieces(*tokenizer, Tokenizer::FromBlob(tokenizer->ToBlob(), fuzz::kOrigin));
+  return 0;
+}
