@@ -58,7 +58,7 @@ class CpuBackend final : public Backend {
     const auto norm = static_cast<float>(result.grad_norm);
     pool_.Run(CeilDiv(values_.size(), kPerTask), [&](size_t task, int) {
       const size_t at = task * kPerTask, n = std::min(kPerTask, values_.size() - at);
-      AdamWUpdate(options_.adamw, scalars, norm, {&grads_[at], n}, {&values_[at], n},
+      weights_.kernels().adamw(options_.adamw, scalars, norm, {&grads_[at], n}, {&values_[at], n},
                   {&first_[at], n}, {&second_[at], n});
     });
     Repack();
@@ -209,8 +209,7 @@ class CpuBackend final : public Backend {
     std::vector<double> partial(CeilDiv(grads_.size(), kPerTask));
     pool_.Run(partial.size(), [&](size_t task, int) {
       const size_t at = task * kPerTask, n = std::min(kPerTask, grads_.size() - at);
-      for (size_t i = at; i < at + n; ++i)
-        partial[task] += static_cast<double>(grads_[i]) * static_cast<double>(grads_[i]);
+      partial[task] = weights_.kernels().sum_squares(&grads_[at], n);
     });
     double sum = 0;
     for (const double p : partial) sum += p;
