@@ -24,10 +24,13 @@ inline void Require(bool holds, std::string_view what) {
   if (!holds) Fail(what);
 }
 
-/// Errors about a file's bytes say which file, and are the file's fault.
-inline void RequireSentence(const Error& error) {
+/// Errors about a file's bytes say which file, and are the file's fault: it is damaged, or (where
+/// `or_unusable`) whole but not what this program can use. Both end a command with status 2.
+inline void RequireSentence(const Error& error, bool or_unusable = false) {
   Require(error.message().rfind(kOrigin + ": ", 0) == 0, error.message());
-  Require(error.code() == Code::kCorruptFile, error.message());
+  Require(
+      error.code() == Code::kCorruptFile || (or_unusable && error.code() == Code::kInvalidArgument),
+      error.message());
 }
 
 inline bool Same(const Tensor& a, const Tensor& b) {

@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<Tokenizer> tokenizer =
       Tokenizer::FromModelProto(std::span(data, size), fuzz::kOrigin);
   if (!tokenizer.ok()) {
-    fuzz::RequireSentence(tokenizer.error());
+    fuzz::RequireSentence(tokenizer.error(), /*or_unusable=*/true);
     return 0;
   }
   fuzz::UseTokenizer(*tokenizer);
