@@ -30,6 +30,10 @@ int main(int argc, char** argv) {
   app.add_option("--refusals", options.refusals, "Share of lines that no tool serves")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  app.add_option("--drills", options.drills,
+                 "Share of tool sets that only drill copying: a short prompt, long random texts")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (part == "valid") options.part = needle::corpus::Part::kValid;
 

@@ -485,13 +485,14 @@ std::vector<std::string> MakeGroup(const CorpusOptions& options, uint64_t index)
   Rng seeds(options.seed * 0x9e3779b97f4a7c15u + index);
   Rng rng(seeds.Next() ^ (options.part == Part::kValid ? 0x5bd1e995u : 0u));
   const Source s{rng, options.part};
-  const Toolset set = MakeToolset(s, options.mean_tools_chars);
+  const bool drill = seeds.Chance(options.drills);
+  const Toolset set = drill ? MakeDrillSet(s) : MakeToolset(s, options.mean_tools_chars);
   const std::string tools = rng.Chance(0.04) ? JsonString(set.json) : set.json;
   const std::string system = rng.Chance(options.system) ? SystemLine(s) : "";
   std::vector<std::string> rows;
   for (int i = 0; i < options.queries_per_toolset; ++i) {
     const Request request =
-        rng.Chance(options.refusals) ? MakeRefusal(s, set) : MakeRequest(s, set);
+        rng.Chance(drill ? 0 : options.refusals) ? MakeRefusal(s, set) : MakeRequest(s, set);
     rows.push_back(RowJson(s, options, request, tools, system));
   }
   return rows;

@@ -18,6 +18,7 @@ struct CorpusOptions {
   int mean_tools_chars = 780;  // of the tools' JSON; sets the length of the prompt
   double reasoning = 0.5;      // share of rows with reasoning
   double refusals = 0.12;      // share of rows that no tool serves
+  double drills = 0;           // share of groups that only drill copying: short prompts, long texts
   double system = 0.06;        // share of groups with a system line
 };
 

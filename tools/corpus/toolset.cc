@@ -330,18 +330,6 @@ std::string MadeUpDescription(Source s, const std::string& verb, const std::stri
   }
 }
 
-// Puts the last two fields into an object.
-void NestLastTwo(Source s, std::vector<Field>& fields) {
-  static const std::vector<std::string> keys = {"options", "settings", "extra", "details",
-                                                "params"};
-  Field object;
-  object.type = Type::kObject;
-  object.key = object.slot = s.rng.Chance(0.6) ? s.rng.Pick(keys) : AnyWord(s);
-  object.members.assign(fields.end() - 2, fields.end());
-  fields.resize(fields.size() - 2);
-  fields.push_back(std::move(object));
-}
-
 Tool MakeMadeUpTool(Source s, const Style& style) {
   while (true) {
     Tool tool;
@@ -362,10 +350,7 @@ Tool MakeMadeUpTool(Source s, const Style& style) {
     }
     for (size_t i = 0; i < n; ++i)
       params[i].field.required = i == 0 || params[i].field.kind.name == "text" || s.rng.Chance(0.4);
-    const bool nested = n >= 3 && params.back().field.kind.name != "text" && s.rng.Chance(0.25);
-    if (nested) params[n - 2].field.required = params[n - 1].field.required = false;
     for (const MadeUpParam& param : params) tool.fields.push_back(param.field);
-    if (nested) NestLastTwo(s, tool.fields);
     if (IsReserved(tool.name) || !KeysDiffer(tool.fields)) continue;
     const int requests = s.rng.Between(2, 3);
     for (int i = 0; i < requests; ++i)
@@ -484,6 +469,35 @@ Toolset MakeToolset(Source s, int mean_chars) {
     set.tools.push_back(std::move(tool));
   }
   set.json += ']';
+  return set;
+}
+
+Toolset MakeDrillSet(Source s) {
+  static const std::vector<std::string> kinds = {"drill", "drill",        "label",
+                                                 "id",    "num(0,999,2)", "made"};
+  static const std::vector<std::string> links = {": ", " ", " with ", " that "};
+  Toolset set;
+  Tool tool;
+  tool.shape = Shapes().size();
+  const std::string verb = AnyWord(s);
+  do tool.name = InCase({verb, Noun(s)}, Casing::kSnake);
+  while (IsReserved(tool.name));
+  Template request = {PlainNode(verb + s.rng.Pick(links))};
+  const size_t n = static_cast<size_t>(s.rng.Between(1, 2));
+  while (tool.fields.size() < n) {
+    Field field;
+    field.kind = ParseKind(tool.fields.empty() ? "drill" : s.rng.Pick(kinds));
+    field.type = TypeOf(field.kind);
+    field.key = field.slot = AnyWord(s);
+    field.required = true;
+    if (!tool.fields.empty() && tool.fields[0].key == field.key) continue;
+    if (!tool.fields.empty()) request.push_back(PlainNode(", " + field.key + " "));
+    request.push_back(SlotNode(field, s.rng.Chance(0.2) && field.type == Type::kString));
+    tool.fields.push_back(std::move(field));
+  }
+  tool.templates.push_back(std::move(request));
+  set.json = "[" + ToolJson(s, tool) + "]";
+  set.tools.push_back(std::move(tool));
   return set;
 }
 

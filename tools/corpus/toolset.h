@@ -40,6 +40,9 @@ std::string JsonString(const std::string& text);
 /// One to six tools, whose JSON has about `mean_chars` characters on average.
 Toolset MakeToolset(Source s, int mean_chars);
 
+/// One small tool whose arguments are long texts in which nothing can be guessed.
+Toolset MakeDrillSet(Source s);
+
 /// A single tool of a shape that is none of the set's: for requests that no tool serves.
 Tool MakeForeignTool(Source s, const Toolset& besides);
 

@@ -239,6 +239,22 @@ std::string WordSalad(Source s) {
   return text;
 }
 
+// A long text in which nothing can be guessed.
+std::string DrillText(Source s) {
+  std::string text;
+  const int words = s.rng.Between(3, 12);
+  for (int i = 0; i < words; ++i) {
+    if (i > 0) text += ' ';
+    const size_t way = s.rng.Weighted({60, 25, 6, 6, 3});
+    text += way == 0   ? AnyWord(s)
+            : way == 1 ? MadeUpWord(s)
+            : way == 2 ? LettersBetween(s, kDigits, 1, 4)
+            : way == 3 ? Capitalised(AnyWord(s))
+                       : Identifier(s);
+  }
+  return text;
+}
+
 }  // namespace
 
 bool InPart(std::string_view word, Part part) {
@@ -309,6 +325,7 @@ std::string StringValue(Source s, const std::string& kind,
                         const std::vector<std::string>& entries) {
   if (!entries.empty()) return s.rng.Pick(entries);
   if (kind == "text" || kind == "qtext") return FreeText(s);
+  if (kind == "drill") return DrillText(s);
   if (kind == "person") return PersonName(s);
   if (kind == "city") return CityName(s);
   if (kind == "place") return PlaceName(s);
