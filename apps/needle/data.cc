@@ -1,0 +1,159 @@
+// needle data check: what a data file holds, and every problem in it, before anything is trained.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "api/base_model_impl.h"
+#include "base/str_cat.h"
+#include "data/examples.h"
+#include "data/jsonl.h"
+#include "needle/command.h"
+
+namespace needle::cli {
+namespace {
+
+using json::Value;
+
+struct CheckArgs {
+  std::string data;
+  BaseArgs base;
+  bool strict = false, with_lengths = false;
+  size_t max_len = 1024;
+};
+
+struct Lengths {
+  size_t longest = 0, too_long = 0, window = 0, beyond_window = 0;
+  double mean = 0;
+};
+
+struct Summary {
+  DataReport data;
+  size_t refusals = 0, with_system = 0;
+  std::map<std::string, size_t> calls;  // by tool
+  std::optional<Lengths> lengths;
+};
+
+Summary Summarise(DataReport data) {
+  Summary s;
+  for (const DataExample& e : data.examples) {
+    s.refusals += e.answers.items().empty();
+    s.with_system += !e.system.empty();
+    for (const Value& call : e.answers.items())
+      if (const Value* name = call.Find("name")) ++s.calls[name->as_string()];
+  }
+  s.data = std::move(data);
+  return s;
+}
+
+Result<Lengths> Measure(const CheckArgs& args, const DataReport& data) {
+  NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
+  EncodeOptions options;
+  options.max_len = size_t{1} << 30;
+  NEEDLE_ASSIGN(const EncodedData encoded,
+                EncodeExamples(data.examples, base.impl().tokenizer, options, args.data));
+  Lengths out;
+  out.window = static_cast<size_t>(base.window());
+  size_t total = 0;
+  for (const EncodedExample& e : encoded.examples) {
+    total += e.ids.size();
+    out.too_long += e.ids.size() > args.max_len;
+    out.beyond_window += e.ids.size() > out.window;
+  }
+  out.longest = encoded.longest;
+  if (!encoded.examples.empty())
+    out.mean = static_cast<double>(total) / static_cast<double>(encoded.examples.size());
+  return out;
+}
+
+void Print(const Summary& s, const CheckArgs& args) {
+  const size_t n = s.data.examples.size();
+  PrintLine("data", fmt::format("{} usable examples  {} lines  {} blank  {} with problems", n,
+                                s.data.lines, s.data.blank, s.data.skipped));
+  PrintLine(
+      "refusals",
+      fmt::format("{} ({:.0f} %)", s.refusals,
+                  n == 0 ? 0.0 : 100.0 * static_cast<double>(s.refusals) / static_cast<double>(n)));
+  for (const auto& [tool, count] : s.calls)
+    PrintLine("calls", fmt::format("{:>6}  {}", count, tool));
+  if (s.lengths) {
+    const Lengths& l = *s.lengths;
+    PrintLine("tokens",
+              fmt::format("longest {}  mean {:.0f}  over --max-len {}: {}  beyond the "
+                          "archive's window {}: {}",
+                          l.longest, l.mean, args.max_len, l.too_long, l.window, l.beyond_window));
+  }
+  for (const DataProblem& problem : s.data.problems) PrintLine("problem", problem.message);
+  if (n > 0 && s.refusals == 0)
+    PrintNote(
+        "no example refuses; a model that has never seen \"answers\": [] calls something for "
+        "every sentence");
+}
+
+Value Document(const Summary& s) {
+  const auto count = [](size_t v) { return Value::Int(static_cast<int64_t>(v)); };
+  std::vector<Value> problems;
+  for (const DataProblem& problem : s.data.problems)
+    problems.push_back(Value::Object(
+        {{"line", count(problem.line)}, {"message", Value::String(problem.message)}}));
+  Value calls = Value::Object();
+  for (const auto& [tool, n] : s.calls) calls.Set(tool, count(n));
+  Value lengths;
+  if (s.lengths)
+    lengths = Value::Object({{"longest", count(s.lengths->longest)},
+                             {"mean", Value::Float(s.lengths->mean)},
+                             {"over_max_len", count(s.lengths->too_long)},
+                             {"window", count(s.lengths->window)},
+                             {"beyond_window", count(s.lengths->beyond_window)}});
+  return Value::Object({{"file", Value::String(s.data.name)},
+                        {"lines", count(s.data.lines)},
+                        {"blank", count(s.data.blank)},
+                        {"examples", count(s.data.examples.size())},
+                        {"skipped", count(s.data.skipped)},
+                        {"refusals", count(s.refusals)},
+                        {"with_system", count(s.with_system)},
+                        {"calls", std::move(calls)},
+                        {"tokens", std::move(lengths)},
+                        {"problems", Value::Array(std::move(problems))}});
+}
+
+Status Run(const CheckArgs& args) {
+  Result<DataReport> data = LoadData(args.data, BadLines::kSkip);
+  if (!data) return data.error();
+  Summary summary = Summarise(std::move(data).value());
+  if (args.with_lengths) {
+    NEEDLE_ASSIGN(summary.lengths.emplace(), Measure(args, summary.data));
+  }
+  Print(summary, args);
+  if (JsonMode()) PrintJson(Document(summary));
+  const bool too_long = summary.lengths && summary.lengths->too_long > 0;
+  if (args.strict && (!summary.data.problems.empty() || too_long))
+    return Error(
+        Code::kCheckFailed,
+        StrCat(args.data, ": ", summary.data.problems.size(), " problems",
+               too_long ? StrCat(", ", summary.lengths->too_long, " examples too long") : ""));
+  return {};
+}
+
+}  // namespace
+
+void AddData(Options& app, Command* chosen) {
+  Options data = app.Group("data", "Work on data files");
+  auto args = std::make_shared<CheckArgs>();
+  args->base.checkpoint.clear();
+  Options c = data.Group("check", "List what a data file holds and its problems");
+  c.Add("data", &args->data, "JSONL file (docs/data.md)").Required();
+  const Option checkpoint = c.Add("--checkpoint", &args->base.checkpoint,
+                                  "count tokens for this base: a file or \"bundled\"");
+  c.AddTokenizer(&args->base.tokenizer);
+  c.Add("--max-len", &args->max_len, "most tokens of an example").Positive();
+  c.Flag("--strict", &args->strict, "exit with 3 when there is a problem");
+  c.AddJson();
+  c.Runs(chosen, [args, checkpoint] {
+    args->with_lengths = checkpoint.given();
+    return Run(*args);
+  });
+}
+
+}  // namespace needle::cli

@@ -1,0 +1,290 @@
+// needle finetune: a LoRA adapter from a data file. Lines and defaults are upstream's.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <vector>
+
+#include "base/file.h"
+#include "needle/command.h"
+
+namespace needle::cli {
+namespace {
+
+struct FinetuneArgs {
+  BaseArgs base;
+  std::string data, out, folder = "checkpoints", log, device = "auto";
+  std::string qat = "auto", packing = "tree", long_examples = "error";
+  FinetuneOptions options;
+};
+
+using json::Value;
+
+Value Number(double v) { return Value::Float(v); }
+Value Number(float v) { return Value::Float(double{v}); }
+Value Count(size_t v) { return Value::Int(static_cast<int64_t>(v)); }
+
+/// The file of --log: a JSON line a step and one an epoch.
+class StepLog {
+ public:
+  Status Open(const std::string& path, bool append) {
+    if (path.empty()) return {};
+    path_ = path;
+    file_.open(path, append ? std::ios::app : std::ios::trunc);
+    if (!file_) return Error(Code::kIo, path + ": cannot be opened to write the log");
+    return {};
+  }
+  void Write(const FinetuneStep& s) {
+    if (!file_.is_open()) return;
+    std::vector<Value> rows;
+    for (const int32_t row : s.rows) rows.push_back(Value::Int(row));
+    Line(Value::Object({{"step", Value::Int(s.step)},
+                        {"epoch", Value::Int(s.epoch)},
+                        {"loss", Number(s.loss)},
+                        {"lr", Number(s.lr)},
+                        {"grad_norm", Number(s.grad_norm)},
+                        {"rows", Value::Array(std::move(rows))},
+                        {"target_tokens", Value::Int(static_cast<int64_t>(s.target_tokens))},
+                        {"tokens_computed", Count(s.tokens_computed)},
+                        {"seconds", Number(s.seconds)}}));
+  }
+  void Write(const FinetuneEpoch& e) {
+    if (!file_.is_open()) return;
+    Line(Value::Object({{"epoch", Value::Int(e.epoch)},
+                        {"val_loss", e.val_loss ? Number(*e.val_loss) : Value::Null()}}));
+  }
+  /// Whether every line could be written.
+  Status Close() {
+    if (!file_.is_open()) return {};
+    file_.close();
+    if (!file_) return Error(Code::kIo, path_ + ": the log could not be written whole");
+    return {};
+  }
+
+ private:
+  void Line(const Value& value) { file_ << json::Dump(value) << '\n' << std::flush; }
+  std::string path_;
+  std::ofstream file_;
+};
+
+class Printer final : public FinetuneObserver {
+ public:
+  Printer(const FinetuneArgs& args, int window) : args_(args), window_(window) {}
+
+  void OnData(const FinetuneData& d) override {
+    PrintLine("data", fmt::format("{} examples  seq_len {}  cap {}", d.examples, d.seq_len,
+                                  args_.options.max_len));
+    NoteProblems(d);
+    NoteLengths(d);
+    data_ = d;
+  }
+
+  void OnStart(const FinetuneStart& s) override {
+    start_ = s;
+    PrintLine("numerics", s.numerics.empty()
+                              ? "full precision"
+                              : fmt::format("CQ {} STE + A8 (matches export)", s.numerics));
+    PrintLine("lora", fmt::format("rank {}  alpha {:g}  {} weight groups", s.lora_rank,
+                                  s.lora_alpha, s.weight_groups));
+    if (s.validation_examples > 0)
+      PrintLine("holdout", fmt::format("{} examples for validation", s.validation_examples));
+    PrintLine("schedule", fmt::format("{} steps  warmup {}  cosine decay  clip 1.0", s.total_steps,
+                                      s.warmup_steps));
+    if (s.first_step > 0) PrintLine("resumed", fmt::format("after step {}", s.first_step));
+    log_status_ = log_.Open(args_.log, args_.options.resume);
+    started_ = Now();
+  }
+
+  void OnStep(const FinetuneStep& s) override {
+    log_.Write(s);
+    const int64_t every = std::max<int64_t>(1, s.total / 50);
+    if (s.step % every == 0) {
+      bar_.Clear();
+      PrintLine("step", fmt::format("{}/{}  loss {:.4f}", s.step, s.total, s.loss));
+    }
+    const double seconds = Now() - started_;
+    const auto done = static_cast<double>(s.step - start_.first_step);
+    const auto batch = static_cast<double>(args_.options.batch_size);
+    bar_.Show(fmt::format("{}  {:.1f} examples/s  {} left", Bar(s.step, s.total),
+                          done * batch / seconds,
+                          Duration(seconds / done * static_cast<double>(s.total - s.step))));
+  }
+
+  void OnEpoch(const FinetuneEpoch& e) override {
+    log_.Write(e);
+    bar_.Clear();
+    PrintLine("epoch", fmt::format("{}/{}  loss {:.4f}{}", e.epoch, e.epochs, e.loss,
+                                   e.val_loss ? fmt::format("  val {:.4f}", *e.val_loss) : ""));
+    epochs_.push_back(
+        Value::Object({{"epoch", Value::Int(e.epoch)},
+                       {"loss", Number(e.loss)},
+                       {"val_loss", e.val_loss ? Number(*e.val_loss) : Value::Null()}}));
+  }
+
+  bool ShouldStop() override { return StopRequested() || !log_status_.ok(); }
+
+  Status Finish() {
+    bar_.Clear();
+    NEEDLE_TRY(log_status_);
+    return log_.Close();
+  }
+
+  Value Document(const BaseModel& base, const FinetuneReport& r) const {
+    return Value::Object({{"success", Value::Bool(!r.interrupted)},
+                          {"adapter", r.adapter.empty() ? Value::Null() : Value::String(r.adapter)},
+                          {"base", Value::String(base.name())},
+                          {"tokenizer", Value::String(base.tokenizer_file())},
+                          {"backend", Value::String("cpu")},
+                          {"numerics", Value::String(start_.numerics)},
+                          {"rank", Value::Int(start_.lora_rank)},
+                          {"alpha", Number(start_.lora_alpha)},
+                          {"examples", Count(data_.examples)},
+                          {"skipped_lines", Count(data_.skipped_lines)},
+                          {"cut", Count(data_.cut)},
+                          {"dropped", Count(data_.dropped)},
+                          {"lost_target", Count(data_.lost_target)},
+                          {"seq_len", Count(data_.seq_len)},
+                          {"train_examples", Count(start_.train_examples)},
+                          {"validation_examples", Count(start_.validation_examples)},
+                          {"steps", Value::Int(r.steps_done)},
+                          {"total_steps", Value::Int(r.total_steps)},
+                          {"interrupted", Value::Bool(r.interrupted)},
+                          {"loss", Number(r.last_loss)},
+                          {"val_loss", r.last_val_loss ? Number(*r.last_val_loss) : Value::Null()},
+                          {"epochs", Value::Array(epochs_)},
+                          {"seconds", Number(r.seconds)}});
+  }
+
+ private:
+  void NoteProblems(const FinetuneData& d) const {
+    if (d.skipped_lines == 0) return;
+    constexpr size_t kShown = 20;
+    for (size_t i = 0; i < std::min(kShown, d.problems.size()); ++i) PrintNote(d.problems[i]);
+    if (d.problems.size() > kShown)
+      PrintNote(fmt::format("and {} more problems", d.problems.size() - kShown));
+    PrintNote(fmt::format("skipped {} lines with problems", d.skipped_lines));
+  }
+  void NoteLengths(const FinetuneData& d) const {
+    if (d.dropped > 0)
+      PrintNote(fmt::format("{} examples longer than --max-len {} are left out", d.dropped,
+                            args_.options.max_len));
+    if (d.cut > 0)
+      PrintNote(
+          fmt::format("{} examples were cut at --max-len {}; {} of them lost their whole "
+                      "target and teach nothing",
+                      d.cut, args_.options.max_len, d.lost_target));
+    if (d.beyond_window > 0)
+      PrintNote(
+          fmt::format("{} examples are longer than the {} tokens that an archive of this model "
+                      "keeps in view; there the middle of a prompt falls out of view",
+                      d.beyond_window, window_));
+  }
+
+  const FinetuneArgs& args_;
+  int window_;
+  FinetuneStart start_;
+  FinetuneData data_;
+  StepLog log_;
+  Status log_status_;
+  ProgressLine bar_;
+  double started_ = 0;
+  std::vector<Value> epochs_;
+};
+
+Status Run(FinetuneArgs& args) {
+  NEEDLE_TRY(CheckDevice(args.device));
+  args.options.out = args.out.empty() ? JoinPath(args.folder, "needle_lora.pkl") : args.out;
+  CatchStopSignals();
+  PrintLine("backend", "cpu  float32");
+  NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
+  Printer printer(args, base.window());
+  const Result<FinetuneReport> report = Finetune(base, args.data, args.options, &printer);
+  const Status finished = printer.Finish();
+  NEEDLE_TRY(report);
+  NEEDLE_TRY(finished);
+  if (report->interrupted) {
+    PrintLine("stopped", fmt::format("after step {}/{}; go on with the same command and --resume",
+                                     report->steps_done, report->total_steps));
+    PrintLine("state", report->state_file);
+  } else {
+    PrintLine("adapter", report->adapter);
+    PrintLine("next", fmt::format("needle build {} --lora {}", base.name(), report->adapter));
+    PrintLine("note",
+              "a tuned model reports no confidence: only the attention was tuned, not the "
+              "head that gives it");
+  }
+  if (JsonMode()) PrintJson(printer.Document(base, *report));
+  if (!report->interrupted) return {};
+  return Error(Code::kIo, "stopped before the end; no adapter was written");
+}
+
+/// A word of the command line as one of `choices`, whose names the parser has checked.
+template <class Choice>
+Choice Chosen(const std::map<std::string, Choice>& choices, const std::string& word) {
+  return choices.at(word);
+}
+
+template <class Choice>
+std::vector<std::string> Words(const std::map<std::string, Choice>& choices) {
+  std::vector<std::string> words;
+  for (const auto& [word, choice] : choices) words.push_back(word);
+  return words;
+}
+
+const std::map<std::string, Qat> kQat = {
+    {"auto", Qat::kAuto}, {"none", Qat::kNone}, {"2", Qat::k2}, {"4", Qat::k4}};
+const std::map<std::string, BatchPacking> kPacking = {{"tree", BatchPacking::kTree},
+                                                      {"chain", BatchPacking::kChain},
+                                                      {"padded", BatchPacking::kPadded}};
+const std::map<std::string, LongExamples> kLong = {
+    {"error", LongExamples::kError}, {"cut", LongExamples::kCut}, {"drop", LongExamples::kDrop}};
+
+Status ParseAndRun(FinetuneArgs& args) {
+  args.options.qat = Chosen(kQat, args.qat);
+  args.options.packing = Chosen(kPacking, args.packing);
+  args.options.long_examples = Chosen(kLong, args.long_examples);
+  return Run(args);
+}
+
+void AddTraining(Options& c, FinetuneOptions& o) {
+  c.Add("--epochs", &o.epochs, "passes over the data").Positive();
+  c.Add("--batch-size", &o.batch_size, "examples an update").Positive();
+  c.Add("--lr", &o.lr, "peak learning rate").Between(0, 1e6).Default("1e-4");
+  c.Add("--lora-rank", &o.lora_rank, "rank of the adapter").Positive();
+  c.Add("--lora-alpha", &o.lora_alpha, "the adapter is scaled by alpha / rank");
+  c.Add("--max-len", &o.max_len, "most tokens of an example").Positive();
+  const Option split =
+      c.Add("--val-split", &o.val_split, "share of the examples held out; 0: none").Between(0, 1);
+  c.Add("--val", &o.validation, "data file to validate on instead").Excludes(split);
+  c.Add("--seed", &o.seed, "initial adapter, split and order");
+}
+
+}  // namespace
+
+void AddFinetune(Options& app, Command* chosen) {
+  auto args = std::make_shared<FinetuneArgs>();
+  FinetuneOptions& o = args->options;
+  Options c = app.Group("finetune", "Train a LoRA adapter on your tools");
+  c.Add("data", &args->data, "JSONL: query, tools, answers (docs/data.md)").Required();
+  c.Add("--checkpoint", &args->base.checkpoint,
+        "base: .pkl or .safetensors, or \"bundled\"; the default is downloaded when missing");
+  c.AddTokenizer(&args->base.tokenizer);
+  c.Add("--out", &args->out, "adapter to write (default: DIR/needle_lora.pkl)");
+  c.Add("--checkpoint-dir", &args->folder, "DIR of the adapter without --out");
+  AddTraining(c, o);
+  c.Add("--qat-bits", &args->qat, "width that training simulates; auto: what build will write")
+      .OneOf(Words(kQat));
+  c.Add("--packing", &args->packing, "layout of a batch; the result is the same to rounding")
+      .OneOf(Words(kPacking));
+  c.Add("--long", &args->long_examples, "examples longer than --max-len").OneOf(Words(kLong));
+  c.Flag("--skip-bad", &o.skip_bad, "leave lines with problems out instead of stopping");
+  c.Flag("--resume", &o.resume, "go on with a run that was stopped, from OUT.state");
+  c.Add("--log", &args->log, "JSON line a step and an epoch");
+  c.Add("--device", &args->device, "auto or cpu");
+  c.AddThreads(&o.threads);
+  c.AddJson();
+  c.Runs(chosen, [args] { return ParseAndRun(*args); });
+}
+
+}  // namespace needle::cli

@@ -1,0 +1,169 @@
+// needle pretrain: trains every parameter of a model from random weights (or goes on from a
+// checkpoint), on target tokens plus a light language-model term over the prompt.
+#include <fmt/core.h>
+
+#include <fstream>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/file.h"
+#include "data/examples.h"
+#include "data/jsonl.h"
+#include "format/checkpoint.h"
+#include "format/config_fields.h"
+#include "json/json.h"
+#include "needle/command.h"
+#include "text/tokenizer.h"
+#include "train/trainer.h"
+
+namespace needle::cli {
+namespace {
+
+struct PretrainArgs {
+  std::string data, val, tokenizer, config, base, out = "pretrained.pkl", log;
+  int epochs = 1, threads = 0;
+  size_t batch_size = 32, group = 8, max_len = 1024;
+  float lr = 2e-3f, lm_weight = 0.1f, b2 = 0.99f, weight_decay = 0.01f;
+  int64_t steps = 0;
+  uint64_t seed = 0;
+  bool resume = false;
+};
+
+class PrintProgress final : public TrainObserver {
+ public:
+  explicit PrintProgress(const std::string& log) {
+    if (!log.empty()) log_.open(log, std::ios::app);
+  }
+  void OnStart(const TrainPlan& plan) override {
+    PrintLine(
+        "schedule",
+        fmt::format(
+            "{} steps  warmup {}  cosine decay  clip 1.0{}", plan.total_steps, plan.warmup_steps,
+            plan.first_step ? fmt::format("  resumed after step {}", plan.first_step) : ""));
+  }
+  void OnStep(const StepEvent& e) override {
+    const int64_t every = std::max<int64_t>(1, e.total / 200);
+    if (log_)
+      log_ << fmt::format(
+                  "{{\"step\":{},\"epoch\":{},\"loss\":{},\"lr\":{},\"grad_norm\":{},\"tokens_"
+                  "computed\":{},"
+                  "\"seconds\":{:.4f}}}\n",
+                  e.step, e.epoch, e.loss, e.lr, e.grad_norm, e.tokens_computed, e.seconds)
+           << std::flush;
+    if (e.step % every == 0 || e.step == e.total)
+      PrintLine("step", fmt::format("{}/{}  loss {:.4f}", e.step, e.total, e.loss));
+  }
+  void OnEpoch(const EpochEvent& e) override {
+    PrintLine("epoch", fmt::format("{}/{}  loss {:.4f}{}", e.epoch, e.epochs, e.loss,
+                                   e.val_loss ? fmt::format("  val {:.4f}", *e.val_loss) : ""));
+  }
+  bool ShouldStop() override { return StopRequested(); }
+
+ private:
+  std::ofstream log_;
+};
+
+Result<Checkpoint> StartingPoint(const PretrainArgs& args, const Tokenizer& tokenizer) {
+  if (!args.base.empty()) return LoadCheckpoint(args.base);
+  NEEDLE_ASSIGN(const std::string text, ReadTextFile(args.config));
+  NEEDLE_ASSIGN(const json::Value json, json::Parse(text));
+  NEEDLE_ASSIGN(ModelConfig config, ConfigFromJson(json, args.config));
+  config.vocab_size = static_cast<int>(tokenizer.size());
+  NEEDLE_TRY(config.Validate());
+  return RandomCheckpoint(config, args.seed, DType::kF32);
+}
+
+Result<EncodedData> Encode(const std::string& path, const PretrainArgs& args,
+                           const Tokenizer& tokenizer) {
+  NEEDLE_ASSIGN(const DataReport data, LoadData(path, BadLines::kStop));
+  EncodeOptions options;
+  options.max_len = args.max_len;
+  options.long_lines = LongLines::kDrop;
+  options.prompt_weight = args.lm_weight;
+  return EncodeExamples(data.examples, tokenizer, options, path);
+}
+
+Status Run(const PretrainArgs& args) {
+  NEEDLE_ASSIGN(const Tokenizer tokenizer, Tokenizer::Load(args.tokenizer));
+  NEEDLE_ASSIGN(Checkpoint model, StartingPoint(args, tokenizer));
+  NEEDLE_ASSIGN(const EncodedData data, Encode(args.data, args, tokenizer));
+  EncodedData held;
+  if (!args.val.empty()) {
+    PretrainArgs plain = args;
+    plain.lm_weight = 0;
+    NEEDLE_ASSIGN(held, Encode(args.val, plain, tokenizer));
+  }
+  CpuBackendOptions backend_options;
+  backend_options.trained = TrainedSet::kAll;
+  backend_options.threads = args.threads;
+  backend_options.adamw.b2 = args.b2;
+  backend_options.adamw.weight_decay = args.weight_decay;
+  NEEDLE_ASSIGN(const std::unique_ptr<Backend> backend, MakeCpuBackend(model, backend_options));
+  PrintLine("backend", backend->Name() + "  float32  " + backend->Description());
+  size_t parameters = 0;
+  for (const auto& [path, tensor] : model.params) parameters += tensor.size();
+  PrintLine("model", fmt::format("{} parameters", parameters));
+  PrintLine("data", fmt::format("{} examples  longest {}  cap {}", data.examples.size(),
+                                data.longest, args.max_len));
+  TrainOptions options;
+  options.epochs = args.epochs;
+  options.batch_size = args.batch_size;
+  options.lr = args.lr;
+  options.val_split = 0;
+  options.seed = args.seed;
+  options.shuffle_group = args.group;
+  options.max_steps = args.steps;
+  options.adamw = backend_options.adamw;
+  options.state_path = args.out + ".state";
+  options.resume = args.resume;
+  PrintProgress observer(args.log);
+  CatchStopSignals();
+  NEEDLE_ASSIGN(const TrainOutcome outcome,
+                Train(*backend, data.examples, held.examples, options, observer));
+  for (auto& [path, tensor] : backend->Params()) model.params[path] = tensor;
+  for (auto& [path, tensor] : model.params) tensor = tensor.As(DType::kF16);
+  model.step = outcome.steps_done;
+  model.run_stage = "pretrain";
+  if (outcome.interrupted) {
+    PrintLine("stopped", fmt::format("after step {}; go on with --resume", outcome.steps_done));
+    return {};
+  }
+  NEEDLE_TRY(SaveCheckpoint(args.out, model));
+  NEEDLE_TRY(RemoveFile(options.state_path));
+  PrintLine("wrote", args.out);
+  if (JsonMode())
+    PrintJson(json::Value::Object({{"success", json::Value::Bool(true)},
+                                   {"path", json::Value::String(args.out)},
+                                   {"steps", json::Value::Int(outcome.steps_done)},
+                                   {"loss", json::Value::Float(outcome.last_loss)}}));
+  return {};
+}
+
+}  // namespace
+
+void AddPretrain(Options& app, Command* chosen) {
+  auto args = std::make_shared<PretrainArgs>();
+  Options c = app.Group("pretrain", "Train every parameter of a model from scratch");
+  c.Add("data", &args->data, "JSONL of examples").Required();
+  c.Add("--val", &args->val, "JSONL of validation examples");
+  c.Add("--tokenizer", &args->tokenizer, "tokenizer.model").Required();
+  const Option config = c.Add("--config", &args->config, "JSON with the model's config fields");
+  c.Add("--checkpoint", &args->base, "go on from this checkpoint instead").Excludes(config);
+  c.Add("--out", &args->out, "checkpoint to write");
+  c.Add("--epochs", &args->epochs, "passes over the data").Positive();
+  c.Add("--steps", &args->steps, "stop after this many updates (0: all epochs)");
+  c.Add("--batch-size", &args->batch_size, "examples an update").Positive();
+  c.Add("--group", &args->group, "neighbouring lines that stay together when shuffled");
+  c.Add("--lr", &args->lr, "peak learning rate").Default("2e-3");
+  c.Add("--lm-weight", &args->lm_weight, "weight of a prompt token beside a target's 1");
+  c.Add("--beta2", &args->b2, "AdamW's second decay");
+  c.Add("--weight-decay", &args->weight_decay, "AdamW's decay");
+  c.Add("--max-len", &args->max_len, "longer examples are left out").Positive();
+  c.Add("--seed", &args->seed, "initial weights and order");
+  c.AddThreads(&args->threads);
+  c.Add("--log", &args->log, "JSON line a step");
+  c.Flag("--resume", &args->resume, "go on from OUT.state");
+  c.AddJson();
+  c.Runs(chosen, [args] { return Run(*args); });
+}
+
+}  // namespace needle::cli

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the preset "dev" and runs every test. Safe to repeat; a second run
+# builds only what changed. Ends with CTest's summary and its exit status.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/packages.sh
+needle_packages tests
+cmake --preset dev
+cmake --build --preset dev -j "$(needle_jobs)"
+ctest --preset dev -j 2

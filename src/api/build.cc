@@ -1,0 +1,62 @@
+#include "api/adapted.h"
+#include "api/base_model_impl.h"
+#include "base/file.h"
+#include "base/str_cat.h"
+#include "format/cact.h"
+
+namespace needle {
+namespace {
+
+std::string SchemeOf(const BitMap& bits) {
+  if (bits.uniform()) return StrCat("W", Name(bits.fallback()));
+  return StrCat("mixed[", bits.text(), "]");
+}
+
+Result<ArchiveBits> Parsed(const std::string& text, bool from_adapter) {
+  NEEDLE_ASSIGN(const BitMap bits, BitMap::Parse(text));
+  return ArchiveBits{bits, SchemeOf(bits), from_adapter};
+}
+
+Error OtherBits(const std::string& asked, const std::string& trained) {
+  return Error(Code::kInvalidArgument,
+               StrCat("the adapter was trained for ", trained, ", but --bits ", asked,
+                      " would run it in other numerics; leave --bits out, or fine-tune again with "
+                      "the --qat-bits that you want"));
+}
+
+}  // namespace
+
+Result<ArchiveBits> ChooseBits(const AdaptedModel& model, const std::string& asked) {
+  if (model.adapter && !model.adapter->qat_bits_map.empty()) {
+    const std::string& map = model.adapter->qat_bits_map;
+    if (!asked.empty()) return OtherBits(asked, StrCat("the mixed widths ", map));
+    return Parsed(map, true);
+  }
+  if (model.adapter && model.adapter->qat_bits != 0) {
+    const std::string trained = StrCat(model.adapter->qat_bits);
+    if (!asked.empty() && asked != trained) return OtherBits(asked, StrCat(trained, " bits"));
+    return Parsed(trained, true);
+  }
+  if (!asked.empty()) return Parsed(asked, false);
+  const std::string& own = model.merged.config.weight_bits;
+  return Parsed(own.empty() ? "4" : own, false);
+}
+
+Result<BuildReport> Build(const BaseModel& base, const BuildOptions& options) {
+  NEEDLE_ASSIGN(const AdaptedModel model, Adapt(base, options.lora));
+  NEEDLE_ASSIGN(const ArchiveBits bits, ChooseBits(model, options.bits));
+  BuildReport report;
+  report.path = options.out.empty() ? Stem(BaseName(base.name())) + ".cact" : options.out;
+  NEEDLE_ASSIGN(const std::vector<uint8_t> bytes,
+                EncodeCact(model.merged, bits.bits, base.impl().tokenizer.ToBlob()));
+  NEEDLE_ASSIGN(const CactModel archive, CactModel::FromBytes(bytes, report.path));
+  NEEDLE_TRY(WriteFileAtomically(report.path, bytes));
+  report.bytes = bytes.size();
+  report.tensors = archive.tensors.size();
+  report.scheme = bits.scheme;
+  report.from_adapter = bits.from_adapter;
+  report.merged = model.adapter ? model.adapter->lora.size() : 0;
+  return report;
+}
+
+}  // namespace needle

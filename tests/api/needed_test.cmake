@@ -1,0 +1,11 @@
+# Fails when the library LIBRARY needs more at run time than the C and C++ libraries.
+execute_process(COMMAND "${READELF}" -d "${LIBRARY}" OUTPUT_VARIABLE dynamic RESULT_VARIABLE status)
+string(REGEX MATCHALL "\\(NEEDED\\)[^\n]*\\[[^]]*\\]" needed "${dynamic}")
+if(NOT status EQUAL 0 OR NOT needed)
+  message(FATAL_ERROR "nothing could be read from ${LIBRARY}")
+endif()
+foreach(line IN LISTS needed)
+  if(NOT line MATCHES "\\[(libc|libm|libstdc\\+\\+|libc\\+\\+|libc\\+\\+abi|libgcc_s|libpthread|ld-linux[-a-z0-9_]*|libatomic)\\.so")
+    message(FATAL_ERROR "${LIBRARY} needs more than the standard libraries: ${line}")
+  endif()
+endforeach()

@@ -1,0 +1,378 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "apps/program.h"
+#include "json/json.h"
+
+namespace needle::test {
+namespace {
+
+using testing::Test;
+
+const std::vector<Arguments> kCommands = {
+    {"init"},   {"finetune"}, {"build"},    {"eval"},          {"run"},
+    {"verify"}, {"inspect"},  {"download"}, {"data", "check"}, {"pretrain"}};
+
+Arguments With(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+/// The labels of upstream's lines, in order.
+std::vector<std::string> Labels(const std::string& text) {
+  std::vector<std::string> labels;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(line.substr(0, 2), "  ") << line;
+    std::string label = line.substr(2, 9);
+    label.erase(label.find_last_not_of(' ') + 1);
+    if (labels.empty() || labels.back() != label) labels.push_back(label);
+  }
+  return labels;
+}
+
+json::Value OneDocument(const Finished& f) {
+  EXPECT_EQ(std::count(f.out.begin(), f.out.end(), '\n'), 1) << f.out;
+  const Result<json::Value> value = json::Parse(f.out);
+  EXPECT_TRUE(value.ok()) << f.out << f.err;
+  return value.ok() ? *value : json::Value();
+}
+
+TEST(CommandLine, HelpNamesEveryCommandAndABareCallShowsIt) {
+  const Workplace w;
+  for (const Arguments& a : {Arguments{}, Arguments{"--help"}, Arguments{"-h"}}) {
+    const Finished f = w.Needle(a);
+    EXPECT_EQ(f.status, 0) << f.err;
+    for (const Arguments& command : kCommands)
+      EXPECT_NE(f.out.find("\n  " + command.front()), std::string::npos) << command.front();
+  }
+}
+
+TEST(CommandLine, EveryCommandHasAHelpText) {
+  const Workplace w;
+  for (const Arguments& command : kCommands) {
+    const Finished f = w.Needle(With(command, {"--help"}));
+    EXPECT_EQ(f.status, 0) << command.front();
+    EXPECT_NE(f.out.find("--json"), std::string::npos) << command.front();
+  }
+}
+
+TEST(CommandLine, WhatItDoesNotKnowExitsWith2AndSaysSo) {
+  const Workplace w;
+  for (const Arguments& command : kCommands) {
+    const Finished f = w.Needle(With(command, {"--no-such-option"}));
+    EXPECT_EQ(f.status, 2) << command.front();
+    EXPECT_FALSE(f.err.empty()) << command.front();
+    EXPECT_EQ(f.out, "") << command.front();
+  }
+  EXPECT_EQ(w.Needle({"no-such-command"}).status, 2);
+  for (const char* option : {"--generate", "--model", "--workers"})
+    EXPECT_EQ(w.Needle(Workplace::Finetune({option, "1"})).status, 2) << option;
+  EXPECT_EQ(w.Needle({"build", "base.pkl", "--upload"}).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune({"--packing", "heap"})).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune({"--qat-bits", "3"})).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune({"--device", "gpu"})).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune(), {{"JAX_PLATFORMS", "cuda"}}).status, 2);
+  EXPECT_FALSE(Exists(w.File("a.pkl")));
+}
+
+TEST(CommandLine, ShowsItsVersion) {
+  const Finished f = Workplace().Needle({"--version"});
+  EXPECT_EQ(f.status, 0);
+  EXPECT_EQ(f.out.rfind("needle ", 0), 0u) << f.out;
+}
+
+TEST(Finetune, PrintsUpstreamsLinesInUpstreamsOrder) {
+  const Workplace w;
+  const Finished f = w.Needle(Workplace::Finetune());
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(Labels(f.out), (std::vector<std::string>{"backend", "tokenizer", "data", "numerics",
+                                                     "lora", "holdout", "schedule", "step", "epoch",
+                                                     "step", "epoch", "adapter", "next", "note"}));
+  EXPECT_EQ(f.out.rfind("  backend   cpu  float32\n", 0), 0u) << f.out;
+  EXPECT_NE(f.out.find("\n  data      13 examples  seq_len 128  cap 1024\n"), std::string::npos);
+  EXPECT_NE(f.out.find("\n  numerics  CQ W4 STE + A8 (matches export)\n"), std::string::npos);
+  EXPECT_NE(f.out.find("\n  lora      rank 4  alpha 8  4 weight groups\n"), std::string::npos);
+  EXPECT_NE(f.out.find("\n  holdout   1 examples for validation\n"), std::string::npos);
+  EXPECT_NE(f.out.find("\n  schedule  6 steps  warmup 1  cosine decay  clip 1.0\n"),
+            std::string::npos);
+  EXPECT_NE(f.out.find("\n  step      6/6  loss "), std::string::npos);
+  EXPECT_NE(f.out.find("\n  adapter   a.pkl\n"), std::string::npos);
+  EXPECT_NE(f.out.find("\n  next      needle build base.pkl --lora a.pkl\n"), std::string::npos);
+  EXPECT_TRUE(Exists(w.File("a.pkl")));
+  EXPECT_FALSE(Exists(w.File("a.pkl.state")));
+}
+
+TEST(Finetune, LogsAJsonLineForEachStepAndEpoch) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle(Workplace::Finetune({"--log", "steps.jsonl"})).status, 0);
+  std::istringstream lines(Contents(w.File("steps.jsonl")));
+  size_t steps = 0, epochs = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Result<json::Value> value = json::Parse(line);
+    ASSERT_TRUE(value.ok()) << line;
+    std::string keys;
+    for (const auto& [key, member] : value->members()) keys += key + " ";
+    if (value->Find("step") == nullptr) {
+      EXPECT_EQ(keys, "epoch val_loss ");
+      ++epochs;
+      continue;
+    }
+    EXPECT_EQ(keys, "step epoch loss lr grad_norm rows target_tokens tokens_computed seconds ");
+    ++steps;
+    for (const json::Value& row : value->Find("rows")->items()) {
+      EXPECT_GE(*row.as_int64(), 0);
+      EXPECT_LT(*row.as_int64(), 13);
+    }
+    EXPECT_GT(*value->Find("tokens_computed")->as_int64(), 0);
+  }
+  EXPECT_EQ(steps, 6u);
+  EXPECT_EQ(epochs, 2u);
+}
+
+TEST(Finetune, TheThreadsDoNotChangeTheAdapter) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle(Workplace::Finetune()).status, 0);
+  const std::string one = Contents(w.File("a.pkl"));
+  Arguments two = Workplace::Finetune();
+  two.back() = "3";
+  ASSERT_EQ(w.Needle(two).status, 0);
+  EXPECT_EQ(one, Contents(w.File("a.pkl")));
+}
+
+TEST(Finetune, StopsWhenAskedAndGoesOnToTheSameAdapter) {
+  const Workplace w;
+  Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl"});
+  *(std::find(arguments.begin(), arguments.end(), "--epochs") + 1) = "12";
+  ASSERT_EQ(w.Needle(arguments).status, 0);
+  const std::string whole = Contents(w.File("a.pkl"));
+  ASSERT_EQ(unlink(w.File("a.pkl").c_str()), 0);
+
+  unlink(w.File("steps.jsonl").c_str());
+  Running run(w.folder(), arguments);
+  while (!run.Ended() && Contents(w.File("steps.jsonl")).find("\"step\":2,") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  run.Kill(SIGINT);
+  const Finished stopped = run.Wait();
+  if (stopped.status == 0) GTEST_SKIP() << "the run ended before the signal arrived";
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_NE(stopped.out.find("--resume"), std::string::npos) << stopped.out;
+  EXPECT_TRUE(Exists(w.File("a.pkl.state")));
+  EXPECT_FALSE(Exists(w.File("a.pkl")));
+
+  const Finished resumed = w.Needle(With(arguments, {"--resume"}));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(Contents(w.File("a.pkl")), whole);
+  EXPECT_FALSE(Exists(w.File("a.pkl.state")));
+}
+
+TEST(Finetune, ListsBadLinesAndWritesNothing) {
+  const Workplace w;
+  Write(w.File("bad.jsonl"),
+        Workplace::Line("fine", 1) + "{\"tools\":[]}\nnot json\n" +
+            R"({"query":"x","tools":[],"answers":[{"name":"ghost","arguments":{}}]})" + "\n" +
+            Workplace::Line("fine too", 2));
+  Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl"});
+  arguments[1] = "bad.jsonl";
+  const Finished f = w.Needle(arguments);
+  EXPECT_EQ(f.status, 2);
+  for (const char* place : {"bad.jsonl:2", "bad.jsonl:3", "bad.jsonl:4"})
+    EXPECT_NE(f.err.find(place), std::string::npos) << f.err;
+  EXPECT_FALSE(Exists(w.File("a.pkl")));
+  EXPECT_FALSE(Exists(w.File("steps.jsonl")));
+
+  const Finished skipped = w.Needle(With(arguments, {"--skip-bad"}));
+  EXPECT_EQ(skipped.status, 0) << skipped.err;
+  EXPECT_NE(skipped.err.find("skipped 3 lines"), std::string::npos) << skipped.err;
+  EXPECT_TRUE(Exists(w.File("a.pkl")));
+}
+
+TEST(Finetune, LongExamplesStopAreCutOrDropped) {
+  const Workplace w;
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "lamp ";
+  Write(w.File("long.jsonl"), Workplace::Line("short", 1) + Workplace::Line(words, 2));
+  Arguments arguments = Workplace::Finetune({"--max-len", "160"});
+  arguments[1] = "long.jsonl";
+  const Finished stopped = w.Needle(arguments);
+  EXPECT_EQ(stopped.status, 2);
+  EXPECT_NE(stopped.err.find("long.jsonl:2"), std::string::npos) << stopped.err;
+  EXPECT_FALSE(Exists(w.File("a.pkl")));
+  const Finished cut = w.Needle(With(arguments, {"--long", "cut"}));
+  EXPECT_EQ(cut.status, 0) << cut.err;
+  EXPECT_NE(cut.err.find("1 examples were cut"), std::string::npos) << cut.err;
+  const Finished dropped = w.Needle(With(arguments, {"--long", "drop"}));
+  EXPECT_EQ(dropped.status, 0) << dropped.err;
+  EXPECT_NE(dropped.out.find("data      1 examples"), std::string::npos) << dropped.out;
+}
+
+TEST(Finetune, WithoutNetworkItNamesTheTwoWaysOn) {
+  const Workplace w;
+  const Finished f = w.Needle({"finetune", "data.jsonl"});
+  EXPECT_NE(f.status, 0);
+  EXPECT_NE(f.err.find("--checkpoint FILE"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("--checkpoint bundled"), std::string::npos) << f.err;
+}
+
+/// Everything from random weights to answers, each command once.
+TEST(Journey, FromRandomWeightsToAnswers) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle({"init", "--preset", "tiny", "--seed", "5", "--out", "base.pkl"}).status, 0);
+  const Finished tuned = w.Needle(Workplace::Finetune({"--json"}));
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_EQ(OneDocument(tuned).Find("steps")->as_int64(), 6);
+
+  const Finished built = w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--out", "m.cact"});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(Labels(built.out),
+            (std::vector<std::string>{"tokenizer", "merged", "scheme", "wrote", "next"}));
+  EXPECT_NE(built.out.find("  merged    5 weight groups  a.pkl\n"), std::string::npos) << built.out;
+  EXPECT_NE(built.out.find("  wrote     m.cact  "), std::string::npos);
+  EXPECT_NE(built.out.find(" tensors  W4A8\n"), std::string::npos) << built.out;
+
+  EXPECT_EQ(w.Needle({"verify", "base.pkl", "m.cact", "--lora", "a.pkl"}).status, 0);
+  const Finished wrong = w.Needle({"verify", "base.pkl", "m.cact"});
+  EXPECT_EQ(wrong.status, 3) << "the base without the adapter is another model";
+  EXPECT_NE(wrong.err.find("tensor layer00."), std::string::npos) << wrong.err;
+
+  const Finished scored = w.Needle(
+      {"eval", "m.cact", "data.jsonl", "--json", "--report", "r.html", "--against", "m.cact"});
+  ASSERT_EQ(scored.status, 0) << scored.err;
+  const json::Value report = OneDocument(scored);
+  EXPECT_EQ(report.Find("rows")->as_int64(), 13);
+  EXPECT_EQ(report.Find("paired")->Find("only_first")->as_int64(), 0);
+  EXPECT_NE(Contents(w.File("r.html")).find("<html"), std::string::npos);
+  EXPECT_EQ(w.Needle({"eval", "m.cact", "data.jsonl", "--at-least", "1"}).status, 3);
+
+  const Finished answered = w.Needle({"run", "m.cact", "--tools", "tools.json", "--query",
+                                      "lamp to 3", "--max-len", "40", "--json"});
+  ASSERT_EQ(answered.status, 0) << answered.err;
+  const json::Value answer = OneDocument(answered);
+  EXPECT_FALSE(answer.Find("tokens")->items().empty());
+  for (const json::Value& call : answer.Find("function_calls")->items())
+    EXPECT_EQ(call.Find("name")->as_string(), "set_lamp");
+
+  const Finished float32 = w.Needle({"run", "--checkpoint", "base.pkl", "--lora", "a.pkl",
+                                     "--query", "hello", "--max-len", "5", "--json"});
+  ASSERT_EQ(float32.status, 0) << float32.err;
+  EXPECT_LE(OneDocument(float32).Find("tokens")->items().size(), 5u);
+
+  for (const char* file : {"base.pkl", "a.pkl", "m.cact", "tokenizer.model"}) {
+    EXPECT_EQ(w.Needle({"inspect", file}).status, 0) << file;
+    OneDocument(w.Needle({"inspect", file, "--json"}));
+  }
+  const Finished checked =
+      w.Needle({"data", "check", "data.jsonl", "--json", "--checkpoint", "base.pkl", "--strict"});
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_EQ(OneDocument(checked).Find("examples")->as_int64(), 13);
+}
+
+TEST(Journey, TheBundledBaseNeedsNoFile) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle({"build", "bundled"}).status, 0);
+  EXPECT_TRUE(Exists(w.File("bundled.cact")));
+  const Finished f = w.Needle({"verify", "bundled", "bundled.cact"});
+  EXPECT_EQ(f.status, 0) << f.err;
+}
+
+TEST(Build, RefusesAnotherWidthThanTheTrainedOne) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle(Workplace::Finetune()).status, 0);
+  const Finished f =
+      w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--bits", "2", "--out", "m.cact"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_NE(f.err.find("4 bits"), std::string::npos) << f.err;
+  EXPECT_FALSE(Exists(w.File("m.cact")));
+  EXPECT_EQ(w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--bits", "4"}).status, 0);
+  EXPECT_TRUE(Exists(w.File("base.cact"))) << "the default name is the checkpoint's stem";
+  EXPECT_EQ(w.Needle({"build", "base.pkl", "--bits", "5"}).status, 2);
+  const Finished mixed = w.Needle(
+      {"build", "base.pkl", "--bits", "default=4,embedding=2,mhc_phi=1.58", "--out", "m.cact"});
+  EXPECT_EQ(mixed.status, 0) << mixed.err;
+  EXPECT_NE(mixed.out.find("mixed[default=4,embedding=2,mhc_phi=1.58]A8"), std::string::npos);
+}
+
+TEST(Build, AMapThatTheAdapterWasTrainedForAdmitsNoBits) {
+  const Workplace w;
+  const std::string golden = NEEDLE_GOLDEN_DIR;
+  Write(w.File("base.pkl"), Contents(golden + "/alt/alt.pkl"));
+  Write(w.File("a.pkl"), Contents(golden + "/alt/adapter_auto.pkl"));
+  EXPECT_EQ(w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--bits", "4"}).status, 2);
+  const Finished f = w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--out", "m.cact"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.out.find("  scheme    CQ mixed["), std::string::npos) << f.out;
+}
+
+TEST(HostileFiles, GiveExitStatus2AndWriteNothing) {
+  const Workplace w;
+  const std::string base = Contents(w.File("base.pkl"));
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "good.cact"}).status, 0);
+  const std::string archive = Contents(w.File("good.cact"));
+  // What Python's pickle would run as os.system("touch owned").
+  constexpr char kEvil[] =
+      "\x80\x02"
+      "cos\nsystem\nX\x0b\x00\x00\x00"
+      "touch owned\x85R.";
+  Write(w.File("evil.pkl"), std::string(kEvil, sizeof(kEvil) - 1));
+  Write(w.File("cut.pkl"), base.substr(0, base.size() / 2));
+  Write(w.File("cut.safetensors"), std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
+  Write(w.File("cut.cact"), archive.substr(0, archive.size() - 1));
+  Write(w.File("text.pkl"), "hello");
+  Write(w.File("empty.pkl"), "");
+  const std::vector<Arguments> hostile = {
+      {"build", "evil.pkl", "--out", "out.cact"},
+      {"build", "cut.pkl", "--out", "out.cact"},
+      {"build", "cut.safetensors", "--out", "out.cact"},
+      {"build", "text.pkl", "--out", "out.cact"},
+      {"build", "empty.pkl", "--out", "out.cact"},
+      {"build", "absent.pkl", "--out", "out.cact"},
+      {"build", "base.pkl", "--tokenizer", "text.pkl", "--out", "out.cact"},
+      {"build", "base.pkl", "--lora", "evil.pkl", "--out", "out.cact"},
+      {"finetune", "data.jsonl", "--checkpoint", "evil.pkl", "--out", "out.pkl"},
+      {"finetune", "absent.jsonl", "--checkpoint", "base.pkl", "--out", "out.pkl"},
+      {"finetune", "data.jsonl", "--checkpoint", "base.pkl", "--out", "out.txt"},
+      {"eval", "cut.cact", "data.jsonl", "--report", "out.html"},
+      {"eval", "good.cact", "base.pkl", "--report", "out.html"},
+      {"run", "cut.cact", "--query", "x"},
+      {"run", "good.cact", "--tools", "data.jsonl", "--query", "x"},
+      {"run", "--query", "x"},
+      {"verify", "base.pkl", "cut.cact"},
+      {"inspect", "evil.pkl"},
+      {"inspect", "text.pkl"},
+      {"data", "check", "absent.jsonl"},
+  };
+  for (const Arguments& arguments : hostile) {
+    std::string shown;
+    for (const std::string& a : arguments) shown += a + " ";
+    const Finished f = w.Needle(arguments);
+    EXPECT_EQ(f.status, 2) << shown << f.err;
+    EXPECT_EQ(f.err.rfind("needle: ", 0) == 0 || f.err.find("\nneedle: ") != std::string::npos,
+              true)
+        << shown << f.err;
+    for (const char* out : {"out.cact", "out.pkl", "out.txt", "out.html", "owned"})
+      EXPECT_FALSE(Exists(w.File(out))) << shown;
+  }
+  EXPECT_NE(w.Needle({"inspect", "evil.pkl"}).err.find("system"), std::string::npos);
+}
+
+TEST(Json, AFailureIsADocumentToo) {
+  const Workplace w;
+  const Finished f = w.Needle({"build", "absent.pkl", "--json"});
+  EXPECT_EQ(f.status, 2);
+  const json::Value document = OneDocument(f);
+  EXPECT_EQ(document.Find("exit_code")->as_int64(), 2);
+  EXPECT_FALSE(document.Find("error")->as_string().empty());
+}
+
+TEST(RunCommand, ReadsQueriesFromStandardInput) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
+  Write(w.File(".stdin"), "lamp to 3\n\nlamp to 4\n");
+  const Finished f = w.Needle({"run", "m.cact", "--tools", "tools.json", "--max-len", "8"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(std::count(f.out.begin(), f.out.end(), '\n'), 2) << f.out;
+}
+
+}  // namespace
+}  // namespace needle::test
