@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/str_cat.h"
+#include "runtime/decoder_model.h"
 #include "runtime/sampling.h"
 #include "text/render.h"
 
@@ -199,6 +200,22 @@ Result<std::vector<std::vector<int32_t>>> VerifyPrompts(const Tokenizer& tokeniz
     }
   }
   return prompts;
+}
+
+Result<VerifyReport> VerifyArchive(const Checkpoint& merged, const BitMap& bits,
+                                   const Tokenizer& tokenizer, const CactModel& archive,
+                                   const VerifyOptions& options) {
+  VerifyReport report;
+  NEEDLE_TRY(CompareTensors(merged, bits, tokenizer, archive, &report));
+  if (merged.config.vocab_size != archive.config.vocab_size) return report;  // said above
+  const auto length =
+      static_cast<size_t>(std::min(merged.config.max_seq_len, archive.config.max_seq_len));
+  NEEDLE_ASSIGN(const auto prompts, VerifyPrompts(tokenizer, length));
+  DecoderModel want(RunQuantised(merged, bits, archive.kv_window, options.threads),
+                    options.threads);
+  DecoderModel got(RunArchive(archive, options.threads), options.threads);
+  CompareModels(want, got, prompts, options, &report);
+  return report;
 }
 
 }  // namespace needle

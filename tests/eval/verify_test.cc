@@ -90,6 +90,21 @@ TEST_F(VerifyTest, SixteenPromptsFitTheModel) {
   }
 }
 
+TEST_F(VerifyTest, AnArchiveAnswersLikeItsCheckpoint) {
+  VerifyOptions options;
+  options.threads = 2;
+  const VerifyReport report =
+      *VerifyArchive(base_, BitMap::Uniform(Bits::k4), tokenizer_, archive_, options);
+  EXPECT_TRUE(report.ok()) << report.problems[0];
+  EXPECT_EQ(16u, report.prompts);
+  RecordProperty("worst_logits", std::to_string(report.worst_logits));
+  const Checkpoint merged = *Merge(base_, *LoadAdapter(test::Golden("alt/adapter_none.pkl")));
+  const VerifyReport other =
+      *VerifyArchive(merged, BitMap::Uniform(Bits::k4), tokenizer_, archive_, options);
+  EXPECT_GT(other.worst_logits, 1e-3);
+  EXPECT_GE(other.problems.size(), 2u);
+}
+
 /// Logits that depend on the whole prefix, and a disturbance of one of them.
 class HashModel : public LanguageModel {
  public:
