@@ -11,6 +11,7 @@
 #include "format/checkpoint.h"
 #include "format/config_fields.h"
 #include "json/json.h"
+#include "model/copy_head.h"
 #include "needle/command.h"
 #include "text/tokenizer.h"
 #include "train/trainer.h"
@@ -25,7 +26,7 @@ struct PretrainArgs {
   float lr = 2e-3f, lm_weight = 0.1f, b2 = 0.99f, weight_decay = 0.01f;
   int64_t steps = 0;
   uint64_t seed = 0;
-  bool resume = false;
+  bool resume = false, copy_head = false;
 };
 
 class PrintProgress final : public TrainObserver {
@@ -69,7 +70,9 @@ Result<Checkpoint> StartingPoint(const PretrainArgs& args, const Tokenizer& toke
   NEEDLE_ASSIGN(ModelConfig config, ConfigFromJson(json, args.config));
   config.vocab_size = static_cast<int>(tokenizer.size());
   NEEDLE_TRY(config.Validate());
-  return RandomCheckpoint(config, args.seed, DType::kF32);
+  Checkpoint model = RandomCheckpoint(config, args.seed, DType::kF32);
+  if (args.copy_head) NEEDLE_TRY(PlantCopyHead(model, args.seed));
+  return model;
 }
 
 Result<EncodedData> Encode(const std::string& path, const PretrainArgs& args,
@@ -161,6 +164,8 @@ void AddPretrain(Options& app, Command* chosen) {
   c.Add("--seed", &args->seed, "initial weights and order");
   c.AddThreads(&args->threads);
   c.Add("--log", &args->log, "JSON line a step");
+  c.Flag("--copy-head", &args->copy_head,
+         "start with one attention head that copies (wants engram_orders [1])");
   c.Flag("--resume", &args->resume, "go on from OUT.state");
   c.AddJson();
   c.Runs(chosen, [args] { return Run(*args); });
