@@ -128,33 +128,61 @@ HWY_INLINE float FinishRow(const AttentionBlock& b, KeySpan span, size_t row, fl
   return 1.0f / sum;
 }
 
+/// Sums of the lanes of four vectors, into four floats.
+HWY_INLINE void SumFour(Vec a, Vec b, Vec c, Vec d, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  out[0] = hn::GetLane(a);
+  out[1] = hn::GetLane(b);
+  out[2] = hn::GetLane(c);
+  out[3] = hn::GetLane(d);
+#else
+  const hn::CappedTag<float, 4> quad;
+  const auto fold = [](Vec v) HWY_ATTR {
+#if HWY_TARGET == HWY_AVX3
+    const hn::Half<VecTag> half;
+    const auto v8 = hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v));
+    return hn::Add(hn::LowerHalf(v8), hn::UpperHalf(hn::Half<decltype(half)>(), v8));
+#elif HWY_TARGET == HWY_AVX2
+    return hn::Add(hn::LowerHalf(v), hn::UpperHalf(hn::Half<VecTag>(), v));
+#else
+    return v;
+#endif
+  };
+  const auto a4 = fold(a), b4 = fold(b), c4 = fold(c), d4 = fold(d);
+  const auto ab = hn::Add(hn::InterleaveLower(quad, a4, b4), hn::InterleaveUpper(quad, a4, b4));
+  const auto cd = hn::Add(hn::InterleaveLower(quad, c4, d4), hn::InterleaveUpper(quad, c4, d4));
+  hn::StoreU(hn::Add(hn::ConcatLowerLower(quad, cd, ab), hn::ConcatUpperUpper(quad, cd, ab)), quad,
+             out);
+#endif
+}
+
 /// dot products of one query with keys [0, n): scores[j] = q . k_j
-void QueryScores(const AttentionBlock& b, const float* q, float* scores) {
+void QueryScores(const AttentionBlock& b, size_t n, const float* q, float* scores) {
   const GatheredRows keys{b.k, b.k_stride, b.key_rows};
   const size_t E = b.E;
   size_t j = 0;
-  for (; j + 4 <= b.n; j += 4) {  // four keys at once hide the latency of their sums
+  for (; j + 4 <= n; j += 4) {
     const float *k0 = keys(j), *k1 = keys(j + 1), *k2 = keys(j + 2), *k3 = keys(j + 3);
     Vec s0 = ZeroVec(), s1 = ZeroVec(), s2 = ZeroVec(), s3 = ZeroVec();
-    for (size_t e = 0; e < E; e += kLanes) {
-      const size_t left = E - e;
-      const Vec x = LoadUpTo(q + e, left);
-      s0 = hn::MulAdd(x, LoadUpTo(k0 + e, left), s0);
-      s1 = hn::MulAdd(x, LoadUpTo(k1 + e, left), s1);
-      s2 = hn::MulAdd(x, LoadUpTo(k2 + e, left), s2);
-      s3 = hn::MulAdd(x, LoadUpTo(k3 + e, left), s3);
+    size_t e = 0;
+    for (; e + kLanes <= E; e += kLanes) {
+      const Vec x = Load(q + e);
+      s0 = hn::MulAdd(x, Load(k0 + e), s0);
+      s1 = hn::MulAdd(x, Load(k1 + e), s1);
+      s2 = hn::MulAdd(x, Load(k2 + e), s2);
+      s3 = hn::MulAdd(x, Load(k3 + e), s3);
     }
-    scores[j] = Sum(s0);
-    scores[j + 1] = Sum(s1);
-    scores[j + 2] = Sum(s2);
-    scores[j + 3] = Sum(s3);
+    if (e < E) {
+      const size_t left = E - e;
+      const Vec x = LoadN(q + e, left);
+      s0 = hn::MulAdd(x, LoadN(k0 + e, left), s0);
+      s1 = hn::MulAdd(x, LoadN(k1 + e, left), s1);
+      s2 = hn::MulAdd(x, LoadN(k2 + e, left), s2);
+      s3 = hn::MulAdd(x, LoadN(k3 + e, left), s3);
+    }
+    SumFour(s0, s1, s2, s3, scores + j);
   }
-  for (; j < b.n; ++j) {
-    Vec s = ZeroVec();
-    for (size_t e = 0; e < E; e += kLanes)
-      s = hn::MulAdd(LoadUpTo(q + e, E - e), LoadUpTo(keys(j) + e, E - e), s);
-    scores[j] = Sum(s);
-  }
+  for (; j < n; ++j) scores[j] = DotFloats(q, keys(j), E);
 }
 
 /// o [E] = by * sum over keys of weights[j] * v_j, four vectors of E at a time.
@@ -190,11 +218,9 @@ void WeightedValues(const AttentionBlock& b, size_t n, const float* weights, flo
 /// One query: a decoded token. Nothing is packed, each key and value is read once a head.
 void ForwardOne(const AttentionBlock& b, float* o, float* lse, float* scores) {
   const KeySpan span = SpanFor(b, 0, 1);
-  AttentionBlock seen = b;
-  seen.n = span.some;
   for (size_t g = 0; g < b.group; ++g) {
     float max = 0;
-    QueryScores(seen, b.q + g * b.E, scores);
+    QueryScores(b, span.some, b.q + g * b.E, scores);
     const float sum = SoftmaxRow(b, span, b.first_row, scores, &max);
     const float by = FinishRow(b, span, b.first_row, max, sum, lse + g);
     WeightedValues(b, span.some, scores, by, o + g * b.E);

@@ -27,9 +27,46 @@ inline constexpr size_t kMaxRows = 6, kPanelVectors = 2, kAccumulators = 12;
 #elif HWY_TARGET == HWY_NEON
 inline constexpr size_t kMaxRows = 6, kPanelVectors = 4, kAccumulators = 24;
 #else
-inline constexpr size_t kMaxRows = 2, kPanelVectors = 4, kAccumulators = 8;
+inline constexpr size_t kMaxRows = 6, kPanelVectors = 2, kAccumulators = 12;
 #endif
-inline constexpr size_t kPanelWidth = kPanelVectors * kLanes;
+
+// The vectors of a tile. Highway's plain target has one lane, but every compiler that we support
+// knows vectors of four, which the baseline of x86-64 and ARM64 has in hardware.
+#if HWY_TARGET == HWY_SCALAR
+typedef float TileVec __attribute__((vector_size(16)));
+typedef float TileVecUnaligned __attribute__((vector_size(16), aligned(4), may_alias));
+inline constexpr size_t kTileLanes = 4;
+HWY_INLINE TileVec TileZero() { return TileVec{0, 0, 0, 0}; }
+HWY_INLINE TileVec TileSplat(float x) { return TileVec{x, x, x, x}; }
+HWY_INLINE TileVec TileLoad(const float* p) {
+  return *reinterpret_cast<const TileVecUnaligned*>(p);
+}
+HWY_INLINE void TileStore(TileVec v, float* p) { *reinterpret_cast<TileVecUnaligned*>(p) = v; }
+HWY_INLINE TileVec TileAdd(TileVec a, TileVec b) { return a + b; }
+HWY_INLINE TileVec TileMulAdd(TileVec a, TileVec b, TileVec c) { return a * b + c; }
+HWY_INLINE TileVec TileLoadN(const float* p, size_t n) {
+  float lanes[kTileLanes] = {};
+  for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return TileLoad(lanes);
+}
+HWY_INLINE void TileStoreN(TileVec v, float* p, size_t n) {
+  float lanes[kTileLanes];
+  TileStore(v, lanes);
+  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+#else
+using TileVec = Vec;
+inline constexpr size_t kTileLanes = kLanes;
+HWY_INLINE TileVec TileZero() { return ZeroVec(); }
+HWY_INLINE TileVec TileSplat(float x) { return Splat(x); }
+HWY_INLINE TileVec TileLoad(const float* p) { return Load(p); }
+HWY_INLINE void TileStore(TileVec v, float* p) { Store(v, p); }
+HWY_INLINE TileVec TileAdd(TileVec a, TileVec b) { return hn::Add(a, b); }
+HWY_INLINE TileVec TileMulAdd(TileVec a, TileVec b, TileVec c) { return hn::MulAdd(a, b, c); }
+HWY_INLINE TileVec TileLoadN(const float* p, size_t n) { return LoadN(p, n); }
+HWY_INLINE void TileStoreN(TileVec v, float* p, size_t n) { StoreN(v, p, n); }
+#endif
+inline constexpr size_t kPanelWidth = kPanelVectors * kTileLanes;
 inline constexpr size_t kKBlock = 512;
 inline constexpr size_t kCopyRow = kKBlock + 16;  // a row of A, copied: not a multiple of a page
 
@@ -50,40 +87,41 @@ struct Sliver {
 template <size_t R, size_t P, size_t V>
 HWY_INLINE void Tile(const Sliver& s, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                      size_t width) {
-  Vec sum[R][P * V];
+  TileVec sum[R][P * V];
   NEEDLE_UNROLL
   for (size_t i = 0; i < R; ++i) {
     NEEDLE_UNROLL
-    for (size_t v = 0; v < P * V; ++v) sum[i][v] = ZeroVec();
+    for (size_t v = 0; v < P * V; ++v) sum[i][v] = TileZero();
   }
   const float* HWY_RESTRICT a = s.a;
   const size_t a_row = s.a_row, a_k = s.a_k, panel_stride = s.panel_stride;
   for (size_t k = 0; k < s.K; ++k, a += a_k, b += kPanelWidth) {
-    Vec row[P * V];
+    TileVec row[P * V];
     NEEDLE_UNROLL
-    for (size_t v = 0; v < P * V; ++v) row[v] = Load(b + (v / V) * panel_stride + (v % V) * kLanes);
+    for (size_t v = 0; v < P * V; ++v)
+      row[v] = TileLoad(b + (v / V) * panel_stride + (v % V) * kTileLanes);
     NEEDLE_UNROLL
     for (size_t i = 0; i < R; ++i) {
-      const Vec x = Splat(a[i * a_row]);
+      const TileVec x = TileSplat(a[i * a_row]);
       NEEDLE_UNROLL
-      for (size_t v = 0; v < P * V; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
+      for (size_t v = 0; v < P * V; ++v) sum[i][v] = TileMulAdd(x, row[v], sum[i][v]);
     }
   }
   NEEDLE_UNROLL
   for (size_t v = 0; v < P * V; ++v) {
-    const size_t column = (v / V) * kPanelWidth + (v % V) * kLanes;
-    if (column + kLanes <= width) {
+    const size_t column = (v / V) * kPanelWidth + (v % V) * kTileLanes;
+    if (column + kTileLanes <= width) {
       NEEDLE_UNROLL
       for (size_t i = 0; i < R; ++i) {
         float* at = c + i * s.ldc + column;
-        Store(s.accumulate ? hn::Add(Load(at), sum[i][v]) : sum[i][v], at);
+        TileStore(s.accumulate ? TileAdd(TileLoad(at), sum[i][v]) : sum[i][v], at);
       }
     } else if (column < width) {
       const size_t left = width - column;
       NEEDLE_UNROLL
       for (size_t i = 0; i < R; ++i) {
         float* at = c + i * s.ldc + column;
-        StoreN(s.accumulate ? hn::Add(LoadN(at, left), sum[i][v]) : sum[i][v], at, left);
+        TileStoreN(s.accumulate ? TileAdd(TileLoadN(at, left), sum[i][v]) : sum[i][v], at, left);
       }
     }
   }
@@ -105,7 +143,7 @@ HWY_NOINLINE void RunSliver(const Sliver& s) {
       Tile<R, P, kPanelVectors>(s, b, s.c + n, s.N - n);
   }
   for (; n < s.N; n += kPanelWidth, b += s.panel_stride) {
-    if (s.N - n <= kLanes) {
+    if (s.N - n <= kTileLanes) {
       Tile<R, 1, 1>(s, b, s.c + n, s.N - n);
     } else {
       Tile<R, 1, kPanelVectors>(s, b, s.c + n, s.N - n);
@@ -124,22 +162,21 @@ HWY_INLINE void RunRows(size_t rows, const Sliver& s) {
 }
 
 /// Copies A(i, k), i < rows, k < K into `copy` and points the sliver at it. Rows a multiple of a
-/// page apart evict each other from the cache, and so do columns of a wide matrix.
-HWY_INLINE void CopySliver(size_t rows, Sliver& s, float* copy) {
+/// page apart evict each other from the cache, and so do columns of a wide matrix. `readable`: rows
+/// of A from this one on.
+HWY_INLINE void CopySliver(size_t rows, size_t readable, Sliver& s, float* copy) {
   if (s.a_row == 1) {  // columns of a row-major matrix: k outermost
     for (size_t k = 0; k < s.K; ++k) {
       const float* from = s.a + k * s.a_k;
       float* to = copy + k * kMaxRows;
-      for (size_t i = 0; i < rows; i += kLanes)
-        StoreUpTo(LoadUpTo(from + i, rows - i), to + i, rows - i);
+      size_t i = 0;
+      // Whole vectors where A has that many rows; what is too much is written over by the next k.
+      for (; i < rows && i + kLanes <= readable; i += kLanes) Store(Load(from + i), to + i);
+      for (; i < rows; ++i) to[i] = from[i];
     }
     s.a_k = kMaxRows;
   } else {
-    for (size_t i = 0; i < rows; ++i) {
-      const float* from = s.a + i * s.a_row;
-      for (size_t k = 0; k < s.K; k += kLanes)
-        StoreUpTo(LoadUpTo(from + k, s.K - k), copy + i * kCopyRow + k, s.K - k);
-    }
+    for (size_t i = 0; i < rows; ++i) CopyFloats(s.a + i * s.a_row, copy + i * kCopyRow, s.K);
     s.a_row = kCopyRow;
   }
   s.a = copy;
@@ -179,7 +216,7 @@ inline HWY_NOINLINE void GemmPanels(size_t M, size_t N, size_t K, const float* a
                   c + row * ldc,
                   ldc,
                   add};
-      CopySliver(rows, s, copy);
+      CopySliver(rows, M - row, s, copy);
       RunRows(rows, s);
     }
   }

@@ -22,8 +22,11 @@ HWY_INLINE Vec PowerOfTwo(IntVec n) {
 HWY_INLINE Vec Exp(Vec x) {
   // Beyond these the result is 0 or infinity in any case.
   const Vec clamped = hn::Min(hn::Max(x, Splat(-105.0f)), Splat(89.0f));
-  // x = n ln 2 + r, |r| <= ln 2 / 2; the high part of ln 2 times n is exact.
-  const Vec n = hn::Round(hn::Mul(clamped, Splat(1.44269504088896341f)));
+  // x = n ln 2 + r, |r| <= ln 2 / 2; the high part of ln 2 times n is exact. Adding 1.5 * 2^23
+  // rounds to a whole number, which then stands in the low bits.
+  const Vec magic = Splat(12582912.0f);
+  const Vec shifted = hn::Add(hn::Mul(clamped, Splat(1.44269504088896341f)), magic);
+  const Vec n = hn::Sub(shifted, magic);
   Vec r = hn::NegMulAdd(n, Splat(0.693145751953125f), clamped);
   r = hn::NegMulAdd(n, Splat(1.42860682030941723e-6f), r);
   Vec p = Splat(1.9875691500e-4f);
@@ -34,7 +37,7 @@ HWY_INLINE Vec Exp(Vec x) {
   p = hn::MulAdd(p, r, Splat(5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), Splat(1.0f));
   // Two steps, since 2^n alone would overflow at 128 and vanish below -126.
-  const IntVec whole = hn::ConvertTo(IntTag(), n);
+  const IntVec whole = hn::Sub(hn::BitCast(IntTag(), shifted), hn::BitCast(IntTag(), magic));
   const IntVec half = hn::ShiftRight<1>(whole);
   const Vec e = hn::Mul(hn::Mul(p, PowerOfTwo(half)), PowerOfTwo(hn::Sub(whole, half)));
   return hn::IfThenElse(hn::Eq(x, x), e, x);

@@ -46,12 +46,6 @@ struct GatheredRows {
   const float* operator()(size_t r) const { return base + static_cast<size_t>(index[r]) * stride; }
 };
 
-HWY_INLINE void CopyFloats(const float* HWY_RESTRICT from, float* HWY_RESTRICT to, size_t n) {
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(Load(from + i), to + i);
-  if (i < n) StoreN(LoadN(from + i, n - i), to + i, n - i);
-}
-
 /// B(k, n) = rows(k)[n]
 template <class Rows>
 HWY_NOINLINE void PackRows(const Rows rows, size_t K, size_t N, const PanelPlace place) {
@@ -62,7 +56,7 @@ HWY_NOINLINE void PackRows(const Rows rows, size_t K, size_t N, const PanelPlace
       for (size_t k = 0; k < K; ++k, to += kPanelWidth) {
         const float* from = rows(k) + n;
         NEEDLE_UNROLL
-        for (size_t v = 0; v < kPanelVectors; ++v) Store(Load(from + v * kLanes), to + v * kLanes);
+        for (size_t v = 0; v < kPanelWidth; v += kLanes) Store(Load(from + v), to + v);
       }
     } else {
       for (size_t k = 0; k < K; ++k, to += kPanelWidth) CopyFloats(rows(k) + n, to, run);

@@ -78,6 +78,12 @@ HWY_INLINE void StoreUpTo(Vec v, float* p, size_t n) {
   }
 }
 
+HWY_INLINE void CopyFloats(const float* HWY_RESTRICT from, float* HWY_RESTRICT to, size_t n) {
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(Load(from + i), to + i);
+  if (i < n) StoreN(LoadN(from + i, n - i), to + i, n - i);
+}
+
 HWY_INLINE float Sum(Vec v) { return hn::GetLane(hn::SumOfLanes(VecTag(), v)); }
 HWY_INLINE float Largest(Vec v) { return hn::GetLane(hn::MaxOfLanes(VecTag(), v)); }
 
