@@ -33,6 +33,7 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
   Option& Required();
   Option& Positive();                             // > 0
+  Option& NotNegative();                          // >= 0
   Option& Between(double low, double high);       // both included
   Option& OneOf(std::vector<std::string> words);  // errors list them
   Option& Excludes(const Option& other);

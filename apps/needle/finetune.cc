@@ -250,7 +250,7 @@ Status ParseAndRun(FinetuneArgs& args) {
 void AddTraining(Options& c, FinetuneOptions& o) {
   c.Add("--epochs", &o.epochs, "passes over the data").Positive();
   c.Add("--batch-size", &o.batch_size, "examples an update").Positive();
-  c.Add("--lr", &o.lr, "peak learning rate").Between(0, 1e6).Default("1e-4");
+  c.Add("--lr", &o.lr, "peak learning rate").NotNegative().Default("1e-4");
   c.Add("--lora-rank", &o.lora_rank, "rank of the adapter").Positive();
   c.Add("--lora-alpha", &o.lora_alpha, "the adapter is scaled by alpha / rank");
   c.Add("--max-len", &o.max_len, "most tokens of an example").Positive();

@@ -24,7 +24,7 @@ void AddCommands(Options& app, Command* chosen) {
 
 template <class T>
 Option AddTo(CLI::App* app, const std::string& name, T* value, const std::string& help) {
-  return Option(app->add_option(name, *value, help)->capture_default_str());
+  return Option(app->add_option(name, *value, help)->take_last()->capture_default_str());
 }
 
 }  // namespace
@@ -36,6 +36,10 @@ Option& Option::Required() {
 }
 Option& Option::Positive() {
   option_->check(CLI::PositiveNumber);
+  return *this;
+}
+Option& Option::NotNegative() {
+  option_->check(CLI::NonNegativeNumber);
   return *this;
 }
 Option& Option::Between(double low, double high) {
@@ -57,7 +61,7 @@ Option& Option::Default(const std::string& text) {
 bool Option::given() const { return option_->count() > 0; }
 
 Option Options::Add(const std::string& name, std::string* value, const std::string& help) {
-  CLI::Option* option = app_->add_option(name, *value, help);
+  CLI::Option* option = app_->add_option(name, *value, help)->take_last();  // as argparse does
   if (!value->empty()) option->capture_default_str();
   return Option(option);
 }
@@ -94,7 +98,7 @@ void Options::AddJson() {
 }
 
 void Options::AddThreads(int* threads) {
-  Add("--threads", threads, "threads; 0: all that the process may use").Between(0, 4096);
+  Add("--threads", threads, "threads; 0: all that the process may use").NotNegative();
 }
 
 void Options::AddTokenizer(std::string* tokenizer) {
