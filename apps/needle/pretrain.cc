@@ -128,16 +128,18 @@ Status Run(const PretrainArgs& args) {
   model.run_stage = "pretrain";
   if (outcome.interrupted) {
     PrintLine("stopped", fmt::format("after step {}; go on with --resume", outcome.steps_done));
-    return {};
+  } else {
+    NEEDLE_TRY(SaveCheckpoint(args.out, model));
+    NEEDLE_TRY(RemoveFile(options.state_path));
+    PrintLine("wrote", args.out);
   }
-  NEEDLE_TRY(SaveCheckpoint(args.out, model));
-  NEEDLE_TRY(RemoveFile(options.state_path));
-  PrintLine("wrote", args.out);
+  using json::Value;
   if (JsonMode())
-    PrintJson(json::Value::Object({{"success", json::Value::Bool(true)},
-                                   {"path", json::Value::String(args.out)},
-                                   {"steps", json::Value::Int(outcome.steps_done)},
-                                   {"loss", json::Value::Float(outcome.last_loss)}}));
+    PrintJson(
+        Value::Object({{"success", Value::Bool(!outcome.interrupted)},
+                       {"path", outcome.interrupted ? Value::Null() : Value::String(args.out)},
+                       {"steps", Value::Int(outcome.steps_done)},
+                       {"loss", Value::Float(outcome.last_loss)}}));
   return {};
 }
 

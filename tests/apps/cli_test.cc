@@ -207,6 +207,17 @@ TEST(Finetune, LongExamplesStopAreCutOrDropped) {
   EXPECT_NE(dropped.out.find("data      1 examples"), std::string::npos) << dropped.out;
 }
 
+TEST(Finetune, SaysHowManyExamplesAreLongerThanTheArchivesWindow) {
+  const Workplace w;
+  Write(w.File("base.pkl"), Contents(std::string(NEEDLE_GOLDEN_DIR) + "/alt/alt.pkl"));
+  std::string words;  // its archive keeps 192 tokens in view
+  for (int i = 0; i < 60; ++i) words += "lamp ";
+  Write(w.File("data.jsonl"), Workplace::Line("short", 1) + Workplace::Line(words, 2));
+  const Finished f = w.Needle(Workplace::Finetune());
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.err.find("1 examples are longer than the 192 tokens"), std::string::npos) << f.err;
+}
+
 TEST(Finetune, WithoutNetworkItNamesTheTwoWaysOn) {
   const Workplace w;
   const Finished f = w.Needle({"finetune", "data.jsonl"});

@@ -37,8 +37,8 @@ check() {
 failed=no
 settings=(--epochs 1 --batch-size 8 --lr 5e-3 --lora-rank 4 --lora-alpha 8 --max-len 224 --seed 3)
 
-upstream_finetune() { "$python" -m needle.cli finetune data.jsonl --checkpoint "$1" --out "$2" "${settings[@]}"; }
-upstream_build() { "$python" -m needle.cli build "$1" --lora "$2" --out "$3"; }
+upstream_finetune() { "$venv/bin/needle" finetune data.jsonl --checkpoint "$1" --out "$2" "${settings[@]}" && test -s "$2"; }
+upstream_build() { "$venv/bin/needle" build "$1" --lora "$2" --out "$3" && test -s "$3"; }
 # Both archives of one checkpoint and adapter: the same size, at most a few bytes apart (codes on the
 # border between two levels).
 alike() {
