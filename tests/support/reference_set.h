@@ -1,0 +1,69 @@
+// Test support: files, checkpoints and batches of the reference set.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "format/checkpoint.h"
+#include "ops/forest.h"
+#include "support/npz.h"
+
+namespace needle::test {
+
+/// The path of a reference file: the copy in tests/golden, else in the large reference set.
+inline std::string ReferenceFile(const std::string& name) {
+  const std::string golden = Golden(name);
+  if (std::filesystem::exists(golden)) return golden;
+  return ReferenceDir() + "/" + name;
+}
+
+inline bool HasReference(const std::string& name) {
+  return std::filesystem::exists(ReferenceFile(name));
+}
+
+inline Npz ReferenceNpz(const std::string& name) { return ReadNpz(ReferenceFile(name)); }
+
+inline Checkpoint ReferenceModel(const std::string& name) {
+  Result<Checkpoint> loaded = LoadCheckpoint(ReferenceFile(name + "/" + name + ".pkl"));
+  if (!loaded.ok()) throw std::runtime_error(loaded.error().message());
+  return *std::move(loaded);
+}
+
+/// Rows of an example batch [B, T] of padded ids with loss masks, without the padding.
+struct Batch {
+  std::vector<std::vector<int32_t>> ids;
+  std::vector<std::vector<float>> weights;
+  float total = 0;  // sum of the weights
+  std::vector<Sequence> Sequences() const {
+    std::vector<Sequence> out;
+    for (size_t i = 0; i < ids.size(); ++i) out.push_back({ids[i], weights[i]});
+    return out;
+  }
+  Forest Build(Packing packing, size_t padded = 0) const {
+    return BuildForest(Sequences(), packing, std::max(total, 1.0f), padded);
+  }
+};
+
+inline Batch BatchOf(const NpyArray& ids, const NpyArray& mask, const std::vector<int>& rows = {}) {
+  const std::vector<int32_t> all_ids = ids.As<int32_t>();
+  const std::vector<float> all_masks = mask.As<float>();
+  const auto T = static_cast<size_t>(ids.shape[1]);
+  std::vector<int> which = rows;
+  for (int r = 0; which.empty() || (rows.empty() && r < ids.shape[0]); ++r) which.push_back(r);
+  Batch batch;
+  for (const int r : which) {
+    const size_t at = static_cast<size_t>(r) * T;
+    size_t n = T;
+    while (n > 0 && all_ids[at + n - 1] == 0) --n;
+    const auto begin = static_cast<std::ptrdiff_t>(at), end = static_cast<std::ptrdiff_t>(at + n);
+    batch.ids.emplace_back(all_ids.begin() + begin, all_ids.begin() + end);
+    batch.weights.emplace_back(all_masks.begin() + begin, all_masks.begin() + end);
+    for (size_t t = 1; t < n; ++t) batch.total += all_masks[at + t];
+  }
+  return batch;
+}
+
+}  // namespace needle::test
