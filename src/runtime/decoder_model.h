@@ -18,8 +18,11 @@ namespace needle {
 
 /// Full precision without a window: what upstream's plain inference computes.
 std::shared_ptr<const RunModel> RunInFloat(const Checkpoint& checkpoint, int threads);
-/// The numerics of quantisation-aware training: codebook weights of these widths, activations of
-/// config.act_bits, keys and values of config.kv_bits when below 8. `window` 0: a row sees all.
+/// A merged checkpoint as its archive runs: codebook values of these widths, every other leaf
+/// rounded to float16, activations of config.act_bits, keys and values of config.kv_bits when below
+/// 8. The values are the quantiser's own, not training's straight-through sums w + (q - w): their
+/// last bit may differ, and the 8-bit activation grid turns that into a whole step now and then.
+/// `window` 0: a row sees all.
 std::shared_ptr<const RunModel> RunQuantised(const Checkpoint& checkpoint, const BitMap& bits,
                                              int window, int threads);
 /// An archive's own weights in the same numerics, with its window.

@@ -227,7 +227,15 @@ struct Session::Decoding {
     }
     out.tokens.push_back(id);
     out.probabilities.push_back(static_cast<float>(probability));
-    stream.Add(engine.vocabulary()->Bytes(id));
+    stream.Add(Visible(id));
+  }
+
+  /// What a token adds to the text: the decoder drops the encoder's dummy space at the beginning.
+  std::string Visible(int32_t id) const {
+    const std::string& bytes = engine.vocabulary()->Bytes(id);
+    const bool dummy = out.tokens.size() == 1 && !bytes.empty() && bytes[0] == ' ' &&
+                       engine.tokenizer().piece(id).type != PieceType::kByte;
+    return dummy ? bytes.substr(1) : bytes;
   }
 
   /// After </tool_call> nothing is left to choose: <|im_end|> and EOS.
