@@ -1,39 +1,17 @@
 // The executor against upstream's own float32 arrays, on every configuration of the reference set.
 #include <gtest/gtest.h>
 
-#include "exec/executor.h"
+#include "exec/loaded.h"
 #include "support/mismatch.h"
-#include "support/models.h"
 
 namespace needle {
 namespace {
 
 using namespace test;  // NOLINT
 
-struct Loaded {
-  Loaded(const std::string& name, Isa isa, const Numerics& numerics, bool all = false)
-      : base(ReferenceModel(name)),
-        pool(2),
-        weights(base.config, KernelsFor(isa), ParamArrays<float>(base.params), numerics, true, all,
-                pool),
-        executor(weights, pool) {}
-  Checkpoint base;
-  ThreadPool pool;
-  Weights weights;
-  Executor executor;
-};
-
 /// One padded row of ids as a chain.
 Rows Chain(const std::vector<int32_t>& ids) {
-  Rows rows;
-  for (size_t t = 0; t < ids.size(); ++t) {
-    rows.tokens.push_back(ids[t]);
-    rows.parent.push_back(static_cast<int32_t>(t) - 1);
-    rows.depth.push_back(static_cast<int32_t>(t));
-    rows.key_first.push_back(static_cast<int32_t>(t));
-    rows.key_end.push_back(static_cast<int32_t>(ids.size()));
-  }
-  return rows;
+  return ChainRows(ids, std::vector<int32_t>(ids.size(), static_cast<int32_t>(ids.size())));
 }
 
 class Parity : public testing::TestWithParam<std::tuple<std::string, Isa>> {
@@ -52,7 +30,8 @@ TEST_P(Parity, LogitsAndHiddenStatesOfTheForwardAreUpstreams) {
   const std::vector<float> all_logits = want.at("logits").As<float>();
   const auto kept = static_cast<size_t>(want.at("logits").shape[1]);  // nano keeps the last rows
   for (size_t b = 0; b < B; ++b) {
-    const Rows rows = Chain({ids.begin() + static_cast<long>(b * T), ids.begin() + static_cast<long>((b + 1) * T)});
+    const Rows rows = Chain(
+        {ids.begin() + static_cast<long>(b * T), ids.begin() + static_cast<long>((b + 1) * T)});
     Context context;
     Activations acts;
     std::vector<float> cells(T * (d.L + 1) * d.D), logits(kept * d.V);

@@ -1,0 +1,74 @@
+// Test support: an executor over a checkpoint of the reference set.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/executor.h"
+#include "support/models.h"
+
+namespace needle::test {
+
+struct Loaded {
+  Loaded(const std::string& name, Isa isa, const Numerics& numerics, bool all = false,
+         int threads = 2)
+      : base(ReferenceModel(name)),
+        pool(threads),
+        weights(base.config, KernelsFor(isa), ParamArrays<float>(base.params), numerics, true, all,
+                pool),
+        executor(weights, pool) {}
+
+  /// Loss and LoRA gradients of a forest; `lora` must be what the weights were packed with.
+  double LoraLoss(const Forest& forest, const LoraArrays& lora, LoraArrays* grads) {
+    const LoraView<const float> view = lora.const_view();
+    GradientSink sink;
+    sink.lora = &view;
+    sink.lora_grad = &grads->view();
+    return executor.Loss(forest, &sink);
+  }
+  /// Loss and gradients of every parameter.
+  double FullLoss(const Forest& forest, ParamArrays<float>* grads) {
+    *grads = ParamArrays<float>::ZerosLike(weights.params());
+    const ModelView<float> view = grads->View(base.config);
+    GradientSink sink;
+    sink.all = &view;
+    return executor.Loss(forest, &sink);
+  }
+
+  Checkpoint base;
+  ThreadPool pool;
+  Weights weights;
+  Executor executor;
+};
+
+/// Rows of one example; key j is seen by rows [j, key_end[j]).
+inline Rows ChainRows(const std::vector<int32_t>& ids, const std::vector<int32_t>& key_end) {
+  Rows rows;
+  for (size_t t = 0; t < ids.size(); ++t) {
+    rows.tokens.push_back(ids[t]);
+    rows.parent.push_back(static_cast<int32_t>(t) - 1);
+    rows.depth.push_back(static_cast<int32_t>(t));
+    rows.key_first.push_back(static_cast<int32_t>(t));
+    rows.key_end.push_back(key_end[t]);
+  }
+  return rows;
+}
+
+/// The QAT numerics of a checkpoint: mode "none", "4", "2", or "map" (its own mixed map, else the
+/// one that the reference set used).
+inline Numerics QatNumerics(const ModelConfig& c, const std::string& mode) {
+  Numerics n;
+  if (mode == "none") return n;
+  n.quantise_weights = true;
+  n.act_bits = c.act_bits;
+  if (c.kv_bits < 8) n.kv_bits = ParseBits(std::to_string(c.kv_bits)).value();
+  const std::string fallback = "default=4,embedding=2,attn.v_proj=3,mhc_phi=1.58";
+  n.bits = BitMap::Parse(mode != "map"           ? mode
+                         : c.weight_bits.empty() ? fallback
+                                                 : c.weight_bits)
+               .value();
+  return n;
+}
+
+}  // namespace needle::test
