@@ -6,12 +6,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 data=examples/home
-epochs=8
-lr=3e-3
+epochs=9
+lr=4e-3
 rank=32
 alpha=64
 max_len=1024
-query="set a timer for 12 minutes called tea"
+query="timer for the pasta, 12 minutes"
 
 source scripts/packages.sh
 needle_packages
