@@ -26,6 +26,7 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr size_t kScoreBytes = 128 << 10;  // of the score rows of one sub-block, about
+constexpr size_t kSubBlockRows = 32;  // its queries at most: scores past the diagonal are waste
 
 constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 constexpr size_t PanelFloats(size_t K, size_t N) { return RoundUp(N, kPanelWidth) * K; }
@@ -39,7 +40,7 @@ constexpr size_t ScoreStride(size_t n) {
 /// Queries of one sub-block: whole tiles whose scores fit the cache.
 constexpr size_t SubBlock(size_t m, size_t n) {
   const size_t fit = kScoreBytes / (sizeof(float) * std::max<size_t>(ScoreStride(n), 1));
-  const size_t tiles = std::clamp<size_t>(fit / kMaxRows, 1, 64 / kMaxRows);
+  const size_t tiles = std::clamp<size_t>(fit / kMaxRows, 1, kSubBlockRows / kMaxRows);
   return std::min(m, tiles * kMaxRows);
 }
 
@@ -156,75 +157,100 @@ HWY_INLINE void SumFour(Vec a, Vec b, Vec c, Vec d, float* out) {
 #endif
 }
 
-/// dot products of one query with keys [0, n): scores[j] = q . k_j
-void QueryScores(const AttentionBlock& b, size_t n, const float* q, float* scores) {
+// One query: a decoded token. Nothing is packed; each key and value is read once for kHeads heads.
+
+/// scores[h * stride + j] = q_h . k_j for keys [0, n), four keys at a time.
+template <size_t kHeads>
+void QueryScores(const AttentionBlock& b, size_t n, const float* q, float* scores, size_t stride) {
   const GatheredRows keys{b.k, b.k_stride, b.key_rows};
   const size_t E = b.E;
   size_t j = 0;
   for (; j + 4 <= n; j += 4) {
-    const float *k0 = keys(j), *k1 = keys(j + 1), *k2 = keys(j + 2), *k3 = keys(j + 3);
-    Vec s0 = ZeroVec(), s1 = ZeroVec(), s2 = ZeroVec(), s3 = ZeroVec();
-    size_t e = 0;
-    for (; e + kLanes <= E; e += kLanes) {
-      const Vec x = Load(q + e);
-      s0 = hn::MulAdd(x, Load(k0 + e), s0);
-      s1 = hn::MulAdd(x, Load(k1 + e), s1);
-      s2 = hn::MulAdd(x, Load(k2 + e), s2);
-      s3 = hn::MulAdd(x, Load(k3 + e), s3);
+    const float* const key[4] = {keys(j), keys(j + 1), keys(j + 2), keys(j + 3)};
+    Vec sum[kHeads][4];
+    NEEDLE_UNROLL
+    for (size_t h = 0; h < kHeads; ++h) {
+      NEEDLE_UNROLL
+      for (size_t i = 0; i < 4; ++i) sum[h][i] = ZeroVec();
     }
-    if (e < E) {
+    for (size_t e = 0; e < E; e += kLanes) {
       const size_t left = E - e;
-      const Vec x = LoadN(q + e, left);
-      s0 = hn::MulAdd(x, LoadN(k0 + e, left), s0);
-      s1 = hn::MulAdd(x, LoadN(k1 + e, left), s1);
-      s2 = hn::MulAdd(x, LoadN(k2 + e, left), s2);
-      s3 = hn::MulAdd(x, LoadN(k3 + e, left), s3);
+      Vec x[4];
+      NEEDLE_UNROLL
+      for (size_t i = 0; i < 4; ++i) x[i] = LoadUpTo(key[i] + e, left);
+      NEEDLE_UNROLL
+      for (size_t h = 0; h < kHeads; ++h) {
+        const Vec q_h = LoadUpTo(q + h * E + e, left);
+        NEEDLE_UNROLL
+        for (size_t i = 0; i < 4; ++i) sum[h][i] = hn::MulAdd(q_h, x[i], sum[h][i]);
+      }
     }
-    SumFour(s0, s1, s2, s3, scores + j);
+    NEEDLE_UNROLL
+    for (size_t h = 0; h < kHeads; ++h)
+      SumFour(sum[h][0], sum[h][1], sum[h][2], sum[h][3], scores + h * stride + j);
   }
-  for (; j < n; ++j) scores[j] = DotFloats(q, keys(j), E);
+  for (; j < n; ++j)
+    for (size_t h = 0; h < kHeads; ++h) scores[h * stride + j] = DotFloats(q + h * E, keys(j), E);
 }
 
-/// o [E] = by * sum over keys of weights[j] * v_j, four vectors of E at a time.
-void WeightedValues(const AttentionBlock& b, size_t n, const float* weights, float by, float* o) {
+/// o_h [E] = by_h * sum over keys of weights[h * stride + j] * v_j, four vectors of E at a time.
+template <size_t kHeads>
+void WeightedValues(const AttentionBlock& b, size_t n, const float* weights, size_t stride,
+                    const float* by, float* o) {
   const GatheredRows values{b.v, b.v_stride, b.key_rows};
   const size_t E = b.E;
-  size_t e = 0;
-  for (; e + 4 * kLanes <= E; e += 4 * kLanes) {
-    Vec s0 = ZeroVec(), s1 = ZeroVec(), s2 = ZeroVec(), s3 = ZeroVec();
+  for (size_t e = 0; e < E; e += 4 * kLanes) {
+    const size_t left = E - e, whole = left / kLanes >= 4 ? 4 : (left + kLanes - 1) / kLanes;
+    Vec sum[kHeads][4];
+    NEEDLE_UNROLL
+    for (size_t h = 0; h < kHeads; ++h) {
+      NEEDLE_UNROLL
+      for (size_t i = 0; i < 4; ++i) sum[h][i] = ZeroVec();
+    }
     for (size_t j = 0; j < n; ++j) {
       const float* v = values(j) + e;
-      const Vec w = Splat(weights[j]);
-      s0 = hn::MulAdd(w, Load(v), s0);
-      s1 = hn::MulAdd(w, Load(v + kLanes), s1);
-      s2 = hn::MulAdd(w, Load(v + 2 * kLanes), s2);
-      s3 = hn::MulAdd(w, Load(v + 3 * kLanes), s3);
+      Vec x[4];
+      NEEDLE_UNROLL
+      for (size_t i = 0; i < 4; ++i)
+        x[i] = i < whole ? LoadUpTo(v + i * kLanes, left - i * kLanes) : ZeroVec();
+      NEEDLE_UNROLL
+      for (size_t h = 0; h < kHeads; ++h) {
+        const Vec w = Splat(weights[h * stride + j]);
+        NEEDLE_UNROLL
+        for (size_t i = 0; i < 4; ++i) sum[h][i] = hn::MulAdd(w, x[i], sum[h][i]);
+      }
     }
-    const Vec factor = Splat(by);
-    Store(hn::Mul(s0, factor), o + e);
-    Store(hn::Mul(s1, factor), o + e + kLanes);
-    Store(hn::Mul(s2, factor), o + e + 2 * kLanes);
-    Store(hn::Mul(s3, factor), o + e + 3 * kLanes);
-  }
-  for (; e < E; e += kLanes) {
-    const size_t left = E - e;
-    Vec s = ZeroVec();
-    for (size_t j = 0; j < n; ++j)
-      s = hn::MulAdd(Splat(weights[j]), LoadUpTo(values(j) + e, left), s);
-    StoreUpTo(hn::Mul(s, Splat(by)), o + e, left);
+    NEEDLE_UNROLL
+    for (size_t h = 0; h < kHeads; ++h) {
+      NEEDLE_UNROLL
+      for (size_t i = 0; i < 4; ++i) {
+        if (i < whole)
+          StoreUpTo(hn::Mul(sum[h][i], Splat(by[h])), o + h * E + e + i * kLanes,
+                    left - i * kLanes);
+      }
+    }
   }
 }
 
-/// One query: a decoded token. Nothing is packed, each key and value is read once a head.
+template <size_t kHeads>
+void ForwardHeads(const AttentionBlock& b, KeySpan span, size_t g, float* o, float* lse,
+                  float* scores) {
+  const size_t stride = ScoreStride(b.n);
+  QueryScores<kHeads>(b, span.some, b.q + g * b.E, scores, stride);
+  float by[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) {
+    float max = 0;
+    const float sum = SoftmaxRow(b, span, b.first_row, scores + h * stride, &max);
+    by[h] = FinishRow(b, span, b.first_row, max, sum, lse + g + h);
+  }
+  WeightedValues<kHeads>(b, span.some, scores, stride, by, o + g * b.E);
+}
+
 void ForwardOne(const AttentionBlock& b, float* o, float* lse, float* scores) {
   const KeySpan span = SpanFor(b, 0, 1);
-  for (size_t g = 0; g < b.group; ++g) {
-    float max = 0;
-    QueryScores(b, span.some, b.q + g * b.E, scores);
-    const float sum = SoftmaxRow(b, span, b.first_row, scores, &max);
-    const float by = FinishRow(b, span, b.first_row, max, sum, lse + g);
-    WeightedValues(b, span.some, scores, by, o + g * b.E);
-  }
+  size_t g = 0;
+  for (; g + 2 <= b.group; g += 2) ForwardHeads<2>(b, span, g, o, lse, scores);
+  for (; g < b.group; ++g) ForwardHeads<1>(b, span, g, o, lse, scores);
 }
 
 void Forward(const AttentionBlock& b, float* o, size_t o_stride, float* lse, float* scratch) {
@@ -240,7 +266,7 @@ void Forward(const AttentionBlock& b, float* o, size_t o_stride, float* lse, flo
     const size_t rows = std::min(sub, b.m - i0);
     const KeySpan span = SpanFor(b, i0, rows);
     for (size_t g = 0; g < b.group; ++g) {
-      float by[64];
+      float by[kSubBlockRows];
       GemmPanels(rows, span.some, E, b.q + i0 * b.q_stride + g * E, b.q_stride, 1, key_panels, E,
                  scores, stride, false);
       for (size_t i = 0; i < rows; ++i) {
@@ -356,7 +382,7 @@ size_t Scratch(size_t m, size_t n, size_t group, size_t E) {
   const size_t stride = ScoreStride(n);
   const size_t scores =
       std::min(m * stride, std::max(kScoreBytes / sizeof(float), kMaxRows * stride));
-  const size_t rows = group * std::min<size_t>(m, 64);
+  const size_t rows = group * std::min(m, kSubBlockRows);
   return 2 * PanelFloats(E, n) + PanelFloats(n, E) + 2 * group * scores + 2 * PanelFloats(rows, E) +
          2 * n * E;
 }
