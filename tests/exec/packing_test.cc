@@ -121,18 +121,24 @@ struct Flips {
          codes = 0;  // vectors equal to rounding; with a flip; codes that did
 };
 
-/// Counts codes that differ between two vectors that are equal to rounding; each must lie on an
-/// edge. True when there is one.
+/// How far the input that is computed again here may lie from what the kernels quantised, in codes.
+constexpr double kAgain = 5e-4;
+
+double ToEdge(double x) { return std::abs(x - (std::floor(x) + 0.5)); }
+
+/// Counts codes that differ, or may have differed (both values on the edge), between two vectors
+/// that are equal to rounding; each must lie on an edge. True when there is one.
 bool CountFlips(const std::vector<float>& a, const std::vector<float>& b, Flips* flips) {
   const std::vector<double> x = InCodes(a), y = InCodes(b);
   bool any = false;
   for (size_t i = 0; i < x.size(); ++i) {
-    if (std::nearbyint(x[i]) == std::nearbyint(y[i])) continue;
+    const bool differs = std::nearbyint(x[i]) != std::nearbyint(y[i]);
+    if (!differs && (ToEdge(x[i]) > kAgain || ToEdge(y[i]) > kAgain)) continue;
     any = true;
     ++flips->codes;
     // Both sides of n + 1/2, no farther apart than rounding of values up to 127.
     EXPECT_LE(std::abs(x[i] - y[i]), 127 * 4e-5);
-    EXPECT_EQ(std::abs(std::nearbyint(x[i]) - std::nearbyint(y[i])), 1);
+    EXPECT_LE(std::abs(std::nearbyint(x[i]) - std::nearbyint(y[i])), 1);
   }
   ++(any ? flips->flipped : flips->clean);
   return any;
@@ -198,7 +204,7 @@ TEST(Packing, WhatPartsQuantisedPackingsAreCodesOnAnEdge) {
   if (plain == best) return;  // one instruction set: rounding may be the same to the bit
   const Flips flips = ExpectFlipsExplain(plain, best, e);
   EXPECT_GT(flips.codes, 0u) << "rounding differs, so some code of a million must flip";
-  EXPECT_LT(flips.flipped, flips.clean / 10);
+  EXPECT_LT(flips.flipped, flips.clean / 4);
   RecordProperty("across_flipped_codes", static_cast<int>(flips.codes));
 }
 
