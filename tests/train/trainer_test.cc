@@ -1,0 +1,296 @@
+// The training loop: resuming, interruption, numbers that are not finite, odd batches, threads.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "data/split.h"
+#include "support/scratch.h"
+#include "train/run_support.h"
+#include "train/state.h"
+
+namespace needle {
+namespace {
+
+using namespace test;  // NOLINT
+
+bool Same(const TrainState& a, const TrainState& b) {
+  return a.values == b.values && a.first_moment == b.first_moment &&
+         a.second_moment == b.second_moment;
+}
+
+TrainOptions Quick() {
+  TrainOptions o;
+  o.epochs = 2;
+  o.batch_size = 4;
+  o.lr = 5e-3f;
+  o.seed = 3;
+  return o;
+}
+
+TEST(Training, AnInterruptedRunThatIsResumedEndsAtTheSameBits) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(12, 24);
+  const auto whole = Cpu(base, SmallLora());
+  Recorder uninterrupted;
+  const auto first = Train(*whole, examples, {}, Quick(), uninterrupted);
+  ASSERT_TRUE(first.ok()) << first.error().message();
+  const int64_t total = first->plan.total_steps;
+  ASSERT_EQ(total, 6);
+  for (int64_t stop = 1; stop < total; ++stop) {
+    const ScratchFolder folder;
+    TrainOptions options = Quick();
+    options.state_path = folder.File("state.safetensors");
+    Recorder before, after;
+    before.stop_after = stop;
+    const auto part = Cpu(base, SmallLora());
+    const auto stopped = Train(*part, examples, {}, options, before);
+    ASSERT_TRUE(stopped.ok()) << stopped.error().message();
+    EXPECT_TRUE(stopped->interrupted);
+    EXPECT_EQ(stopped->steps_done, stop);
+    options.resume = true;
+    const auto rest = Cpu(base, SmallLora());
+    const auto resumed = Train(*rest, examples, {}, options, after);
+    ASSERT_TRUE(resumed.ok()) << resumed.error().message();
+    EXPECT_EQ(resumed->plan.first_step, stop);
+    EXPECT_EQ(resumed->steps_done, total);
+    EXPECT_TRUE(Same(rest->State(), whole->State())) << "stopped after step " << stop;
+    ASSERT_EQ(before.steps.size() + after.steps.size(), uninterrupted.steps.size());
+    for (size_t k = 0; k < after.steps.size(); ++k) {
+      EXPECT_EQ(after.steps[k].loss, uninterrupted.steps[k + before.steps.size()].loss);
+      EXPECT_EQ(after.rows[k], uninterrupted.rows[k + before.rows.size()]);
+    }
+    EXPECT_EQ(*resumed->last_val_loss, *first->last_val_loss);
+  }
+}
+
+TEST(Training, AStateOfAnotherRunIsRefusedAndChangesNothing) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(8, 16);
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.state_path = folder.File("state.safetensors");
+  Recorder recorder;
+  recorder.stop_after = 1;
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, recorder).ok());
+  options.resume = true;
+  for (const bool data : {true, false}) {
+    TrainOptions other = options;
+    if (!data) other.seed = 4;
+    const auto backend = Cpu(base, SmallLora());
+    const TrainState untouched = backend->State();
+    Recorder none;
+    const auto refused = Train(*backend, data ? ShortExamples(9, 16) : examples, {}, other, none);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("other data or settings"), std::string::npos);
+    EXPECT_TRUE(none.steps.empty());
+    EXPECT_TRUE(Same(backend->State(), untouched));
+  }
+}
+
+TEST(Training, AnInfiniteWeightIsAnErrorThatNamesStepLinesAndOperation) {
+  Checkpoint base = ReferenceModel("tiny");
+  const std::string path = "stack/layers/block/self_attn/v_proj/kernel";
+  Tensor& v = base.params.at(path);
+  v.Put(2 * v.size() / 5 + 7, INFINITY);  // in layer 2 of five
+  const auto examples = ShortExamples(6, 16);
+  const auto backend = Cpu(base, SmallLora());
+  const TrainState before = backend->State();
+  TrainOptions options = Quick();
+  options.val_split = 0;
+  Recorder recorder;
+  const auto outcome = Train(*backend, examples, {}, options, recorder);
+  ASSERT_FALSE(outcome.ok());
+  const std::string said = outcome.error().message();
+  EXPECT_NE(said.find("step 1"), std::string::npos) << said;
+  EXPECT_NE(said.find("the q, k, v and gate projections of layer 2"), std::string::npos) << said;
+  NumpyGenerator generator(3);
+  const std::vector<int32_t> order = EpochOrder(examples.size(), generator);
+  std::string lines = "on the data lines ";
+  for (size_t i = 0; i < 4; ++i) lines += (i ? ", " : "") + std::to_string(order[i] + 1);
+  EXPECT_NE(said.find(lines), std::string::npos) << said << " has no " << lines;
+  EXPECT_TRUE(Same(backend->State(), before)) << "values and moments are as they were";
+  EXPECT_TRUE(recorder.steps.empty());
+}
+
+/// Passes everything on, but reports a loss that is not finite at one step, as a device would.
+class Poisoned final : public Backend {
+ public:
+  Poisoned(Backend& real, int step) : real_(real), step_(step) {}
+  std::string Name() const override { return real_.Name(); }
+  std::string Description() const override { return real_.Description(); }
+  Result<StepResult> Step(const Forest& batch, const UpdateScalars& scalars) override {
+    if (++steps_ == step_) return StepResult{NAN, 1};
+    return real_.Step(batch, scalars);
+  }
+  Result<double> Evaluate(const Forest& batch) override { return real_.Evaluate(batch); }
+  std::string ExplainNonFinite(const Forest&) override { return ""; }
+  TrainState State() const override { return real_.State(); }
+  Status SetState(const TrainState& state) override { return real_.SetState(state); }
+  std::map<std::string, LoraPair> Lora() const override { return real_.Lora(); }
+  TensorMap Params() const override { return real_.Params(); }
+
+ private:
+  Backend& real_;
+  int step_, steps_ = 0;
+};
+
+TEST(Training, ALossThatIsNotFiniteKeepsTheLastGoodStateOnDisk) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(12, 24);
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.state_path = folder.File("state.safetensors");
+  const auto real = Cpu(base, SmallLora());
+  Poisoned poisoned(*real, 4);
+  Recorder recorder;
+  const auto outcome = Train(poisoned, examples, {}, options, recorder);
+  ASSERT_FALSE(outcome.ok());
+  const std::string said = outcome.error().message();
+  EXPECT_NE(said.find("step 4: the loss is not a finite number"), std::string::npos) << said;
+  EXPECT_NE(said.find(options.state_path), std::string::npos) << said;
+  const auto saved = LoadTrainState(options.state_path);
+  ASSERT_TRUE(saved.ok());
+  EXPECT_EQ(saved->step, 3);
+  EXPECT_TRUE(Same(saved->state, real->State()));
+  // Nothing is lost: the run goes on from there and ends as if nothing had happened.
+  options.resume = true;
+  const auto rest = Cpu(base, SmallLora()), whole = Cpu(base, SmallLora());
+  Recorder a, b;
+  ASSERT_TRUE(Train(*rest, examples, {}, options, a).ok());
+  ASSERT_TRUE(Train(*whole, examples, {}, Quick(), b).ok());
+  EXPECT_TRUE(Same(rest->State(), whole->State()));
+}
+
+TEST(Training, TheShortLastBatchIsWeighedByItsOwnTokens) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(10, 24);
+  const auto backend = Cpu(base, SmallLora()), other = Cpu(base, SmallLora());
+  TrainOptions options = Quick();
+  options.val_split = 0;
+  options.epochs = 1;
+  options.lr = 0;  // nothing moves, so every batch can be asked for again
+  Recorder recorder;
+  ASSERT_TRUE(Train(*backend, examples, {}, options, recorder).ok());
+  ASSERT_EQ(recorder.steps.size(), 3u);
+  EXPECT_EQ(recorder.plan.steps_per_epoch, 3);
+  EXPECT_EQ(recorder.rows[2].size(), 2u);
+  std::vector<int32_t> all;
+  for (size_t k = 0; k < 3; ++k) {
+    const Forest forest = ForestOf(examples, recorder.rows[k]);
+    double weights = 0;
+    for (const float w : forest.target_weight) weights += double{w};
+    EXPECT_NEAR(weights, 1, 1e-5);
+    EXPECT_DOUBLE_EQ(recorder.steps[k].loss, *other->Evaluate(forest));
+    all.insert(all.end(), recorder.rows[k].begin(), recorder.rows[k].end());
+  }
+  std::sort(all.begin(), all.end());
+  for (int32_t i = 0; i < 10; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], i);
+}
+
+TEST(Training, ABatchWithoutTargetsHasLossZeroAndOnlyDecays) {
+  const Checkpoint base = ReferenceModel("tiny");
+  auto examples = ShortExamples(4, 24);
+  for (EncodedExample& e : examples) std::fill(e.weights.begin(), e.weights.end(), 0.0f);
+  const auto backend = Cpu(base, SmallLora());
+  const TrainState before = backend->State();
+  TrainOptions options = Quick();
+  options.val_split = 0;
+  Recorder recorder;
+  const auto outcome = Train(*backend, examples, {}, options, recorder);
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message();
+  ASSERT_EQ(recorder.steps.size(), 2u);
+  for (const StepEvent& e : recorder.steps) {
+    EXPECT_EQ(e.loss, 0);
+    EXPECT_EQ(e.grad_norm, 0);
+    EXPECT_EQ(e.target_tokens, 0);
+  }
+  const TrainState after = backend->State();
+  for (const auto& [name, values] : after.values)
+    for (size_t i = 0; i < values.size(); ++i)  // lr 0, then 5e-3, times the decay of 1e-4
+      ASSERT_NEAR(values[i], before.values.at(name)[i] * (1 - 5e-3f * 1e-4f), 1e-7);
+}
+
+TEST(Training, TheAdapterIsTheSameBitForBitOnAnyNumberOfThreads) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(16, 64);
+  for (const TrainedSet set : {TrainedSet::kLora, TrainedSet::kAll})
+    for (const bool quantised : {false, true}) {
+      TrainState want;
+      for (const int threads : {1, 2, 3, 8}) {
+        CpuBackendOptions o = SmallLora(threads);
+        o.trained = set;
+        o.numerics.quantise_weights = quantised;
+        o.numerics.act_bits = quantised ? 8 : 0;
+        const auto backend = Cpu(base, o);
+        TrainOptions options = Quick();
+        options.max_steps = 3;
+        options.batch_size = 8;
+        Recorder recorder;
+        ASSERT_TRUE(Train(*backend, examples, {}, options, recorder).ok());
+        if (threads == 1) want = backend->State();
+        EXPECT_TRUE(Same(backend->State(), want))
+            << threads << " threads" << (quantised ? ", quantised" : "");
+      }
+    }
+}
+
+TEST(Training, TheScheduleAndTheOrderFollowThePlan) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(9, 16);
+  const auto backend = Cpu(base, SmallLora());
+  TrainOptions options = Quick();
+  options.epochs = 3;
+  options.val_split = 0.25;
+  Recorder recorder;
+  const auto outcome = Train(*backend, examples, {}, options, recorder);
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message();
+  EXPECT_EQ(recorder.plan.validation_examples, 2u);
+  EXPECT_EQ(recorder.plan.train_examples, 7u);
+  EXPECT_EQ(recorder.plan.total_steps, 6);
+  EXPECT_EQ(recorder.plan.warmup_steps, 1);
+  ASSERT_EQ(recorder.steps.size(), 6u);
+  EXPECT_EQ(recorder.steps[0].lr, 0.0f);
+  EXPECT_EQ(recorder.steps[1].lr, options.lr);
+  for (size_t k = 2; k < 6; ++k) EXPECT_LT(recorder.steps[k].lr, recorder.steps[k - 1].lr);
+  EXPECT_GT(recorder.steps[5].lr, 0.0f);
+  ASSERT_EQ(recorder.epochs.size(), 3u);
+  for (size_t e = 0; e < 3; ++e) {
+    EXPECT_EQ(recorder.epochs[e].loss, recorder.steps[2 * e + 1].loss) << "of the last batch";
+    std::vector<int32_t> rows = recorder.rows[2 * e];
+    rows.insert(rows.end(), recorder.rows[2 * e + 1].begin(), recorder.rows[2 * e + 1].end());
+    std::sort(rows.begin(), rows.end());
+    EXPECT_EQ(std::unique(rows.begin(), rows.end()), rows.end()) << "each example once an epoch";
+    EXPECT_EQ(rows.size(), 7u);
+  }
+}
+
+TEST(Training, OptionsThatMakeNoSenseAreErrors) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(4, 16);
+  const auto backend = Cpu(base, SmallLora());
+  Recorder recorder;
+  const auto said = [&](const TrainOptions& o, std::span<const EncodedExample> data) {
+    const auto outcome = Train(*backend, data, {}, o, recorder);
+    return outcome.ok() ? std::string() : outcome.error().message();
+  };
+  TrainOptions o = Quick();
+  o.epochs = 0;
+  EXPECT_NE(said(o, examples).find("epochs"), std::string::npos);
+  o = Quick();
+  o.batch_size = 0;
+  EXPECT_NE(said(o, examples).find("batch size"), std::string::npos);
+  o = Quick();
+  o.lr = NAN;
+  EXPECT_NE(said(o, examples).find("learning rate"), std::string::npos);
+  o = Quick();
+  o.val_split = 1;
+  EXPECT_NE(said(o, examples).find("validation share"), std::string::npos);
+  EXPECT_NE(said(Quick(), {}).find("no example"), std::string::npos);
+  EXPECT_TRUE(recorder.steps.empty());
+}
+
+}  // namespace
+}  // namespace needle
