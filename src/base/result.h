@@ -1,5 +1,6 @@
 // Result<T>: a value, or an Error that is a whole sentence.
-// Thread-safety: plain values. Errors: see Code; the app maps a code to an exit status (ExitStatus).
+// Thread-safety: plain values. Errors: see Code; the app maps a code to an exit status
+// (ExitStatus).
 #pragma once
 
 #include <cassert>
@@ -91,15 +92,14 @@ using Status = Result<void>;
 #define NEEDLE_CONCAT_INNER(a, b) a##b
 #define NEEDLE_CONCAT(a, b) NEEDLE_CONCAT_INNER(a, b)
 /// NEEDLE_ASSIGN(auto x, F()): x = *F(), or return F's error from this function.
-#define NEEDLE_ASSIGN(declaration, expression)                                      \
-  auto NEEDLE_CONCAT(result_, __LINE__) = (expression);                             \
-  if (!NEEDLE_CONCAT(result_, __LINE__).ok())                                       \
-    return ::needle::Error(std::move(NEEDLE_CONCAT(result_, __LINE__)).error());    \
+#define NEEDLE_ASSIGN(declaration, expression)                                   \
+  auto NEEDLE_CONCAT(result_, __LINE__) = (expression);                          \
+  if (!NEEDLE_CONCAT(result_, __LINE__).ok())                                    \
+    return ::needle::Error(std::move(NEEDLE_CONCAT(result_, __LINE__)).error()); \
   declaration = std::move(NEEDLE_CONCAT(result_, __LINE__)).value()
 /// NEEDLE_TRY(F()): return F's error from this function, if it has one.
-#define NEEDLE_TRY(expression)                                         \
-  do {                                                                 \
-    auto needle_try_result = (expression);                             \
-    if (!needle_try_result.ok())                                       \
-      return ::needle::Error(std::move(needle_try_result).error());    \
+#define NEEDLE_TRY(expression)                                                                 \
+  do {                                                                                         \
+    auto needle_try_result = (expression);                                                     \
+    if (!needle_try_result.ok()) return ::needle::Error(std::move(needle_try_result).error()); \
   } while (false)

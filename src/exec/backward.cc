@@ -43,7 +43,8 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
   Backward& b = *back_;
   if (sink) {
     b.dkv.resize(d_.L);
-    for (Buffer<float>& dkv : b.dkv) std::fill_n(dkv.Reserve(most * 2 * d_.KE), P * 2 * d_.KE, 0.0f);
+    for (Buffer<float>& dkv : b.dkv)
+      std::fill_n(dkv.Reserve(most * 2 * d_.KE), P * 2 * d_.KE, 0.0f);
     b.dval.resize(sites);
     if (sink->all)
       for (Buffer<float>& dval : b.dval) std::fill_n(dval.Reserve(most * d_.D), P * d_.D, 0.0f);
@@ -96,23 +97,23 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
       return static_cast<size_t>(rows.target_row[starts[begin + i]]) - rows.first;
     };
     for (size_t i = 0; i < m; ++i) k_.lane_mean_forward(x.Rows(row_of(i), 1), mean.Rows(i, 1));
-    const MatView<float> h = all ? MatView<float>(b.hidden.data() + begin * d_.D, m, d_.D)
-                                 : s.b.Matrix(m, d_.D);
+    const MatView<float> h =
+        all ? MatView<float>(b.hidden.data() + begin * d_.D, m, d_.D) : s.b.Matrix(m, d_.D);
     k_.rms_norm_forward(mean, w_.view().final_norm, h);
     if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
-    const MatView<float> logits = all ? MatView<float>(b.dlogits.data() + begin * d_.V, m, d_.V)
-                                      : s.logits.Matrix(m, d_.V);
+    const MatView<float> logits =
+        all ? MatView<float>(b.dlogits.data() + begin * d_.V, m, d_.V) : s.logits.Matrix(m, d_.V);
     k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.data(), d_.V, false);
     for (size_t i = 0; i < m; ++i) {
       const size_t n = starts[begin + i], count = starts[begin + i + 1] - n;
       loss[task] += k_.cross_entropy_row(logits.RowSpan(i), {&rows.target_id[n], count},
-                                           {&rows.target_weight[n], count});
+                                         {&rows.target_weight[n], count});
     }
     if (!sink) return;
     const MatView<float> dh = s.c.Matrix(m, d_.D);
     k_.gemm(m, d_.D, d_.V, logits.data(), d_.V, 1, w_.head_t(), dh.data(), d_.D, false);
     k_.rms_norm_backward(mean, w_.view().final_norm, dh, dh,
-                           all ? std::span<float>(&dnorm[task * d_.D], d_.D) : std::span<float>());
+                         all ? std::span<float>(&dnorm[task * d_.D], d_.D) : std::span<float>());
     for (size_t i = 0; i < m; ++i)
       k_.lane_mean_backward(dh.Rows(i, 1), b.Dx(d_.L, T, width).Rows(row_of(i), 1));
   });
@@ -207,7 +208,8 @@ void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, A
   const size_t width = d_.S * d_.D, D = d_.D;
   const bool need_dx = sink.all || l > 0;
   const SmallGrads small(
-      d_, sink.all ? back.small.data() + begin / kRowBlock * SmallGrads(d_, nullptr).size : nullptr);
+      d_,
+      sink.all ? back.small.data() + begin / kRowBlock * SmallGrads(d_, nullptr).size : nullptr);
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
   const MatView<const float> c{a.c.data() + begin * d_.C, m, d_.C};
   const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
@@ -220,7 +222,7 @@ void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, A
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
     k_.engram_mix_forward(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
-                            u1);
+                          u1);
   } else {
     std::copy_n(u.data(), m * D, u1.data());
   }
@@ -233,8 +235,7 @@ void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, A
   k_.residual(x1, u, y);
   // Lanes, then the MLP: du holds what reaches x1 beside dy itself.
   const MatView<float> dnext = back.Dx(l + 1, acts.T, width).Rows(begin, m);
-  const MatView<float> dx =
-      need_dx ? back.Dx(l, acts.T, width).Rows(begin, m) : MatView<float>();
+  const MatView<float> dx = need_dx ? back.Dx(l, acts.T, width).Rows(begin, m) : MatView<float>();
   const MatView<float> dc{back.dc.data() + begin * d_.C, m, d_.C};
   k_.lanes_out_backward(x, c, y, dnext, dx, dy, dc);
   const MatView<float> du{back.du.data() + begin * D, m, D};
@@ -244,7 +245,7 @@ void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, A
   for (size_t i = 0; i < m * D; ++i) dx1.data()[i] = dy.data()[i] + du.data()[i];
   const MatView<float> dp{back.dp.data() + begin * D, m, D};
   k_.scalar_gate_backward(n, *block.attn_gate, dx1, dp,
-                            small.attn_gate.empty() ? nullptr : &small.attn_gate[0]);
+                          small.attn_gate.empty() ? nullptr : &small.attn_gate[0]);
   k_.rms_norm_backward(p, block.post_norm, dp, dp, small.post_norm);
   // Out projection and gate.
   const MatView<float> o{back.o.data() + begin * d_.A, m, d_.A};
@@ -305,7 +306,8 @@ void Executor::BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Ac
   Backward& back = *back_;
   const size_t width = d_.S * d_.D, D = d_.D;
   const SmallGrads small(
-      d_, sink.all ? back.small.data() + begin / kRowBlock * SmallGrads(d_, nullptr).size : nullptr);
+      d_,
+      sink.all ? back.small.data() + begin / kRowBlock * SmallGrads(d_, nullptr).size : nullptr);
   const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
   const MatView<float> dqkvg{back.dqkvg.data() + begin * d_.NQ, m, d_.NQ};
   const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
@@ -343,7 +345,7 @@ void Executor::BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Ac
       dval = {back.dval_conv[n].data() + begin * D, m, D};
     }
     k_.engram_mix_backward(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
-                             du1, du, dkey, dval);
+                           du1, du, dkey, dval);
   }
   // Lanes.
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
@@ -365,9 +367,10 @@ void Executor::PackLora(size_t l, const LoraView<const float>& lora) {
   for (size_t p = 0; p < kProjections; ++p) {
     const MatView<const float> fa = lora.a[l][p], fb = lora.b[l][p];
     if (fa.empty()) continue;
-    k_.PackColumns(fa.data(), fa.stride(), 1, fa.rows(), R, p == kOut ? b.a_out.data() : b.a_in.data(),
-                   p == kOut ? 0 : p * R);
-    k_.PackB(fb.data(), 1, fb.stride(), fb.cols(), R, b.b_t[p].Reserve(k_.PackedSize(fb.cols(), R)));
+    k_.PackColumns(fa.data(), fa.stride(), 1, fa.rows(), R,
+                   p == kOut ? b.a_out.data() : b.a_in.data(), p == kOut ? 0 : p * R);
+    k_.PackB(fb.data(), 1, fb.stride(), fb.cols(), R,
+             b.b_t[p].Reserve(k_.PackedSize(fb.cols(), R)));
   }
 }
 
@@ -378,8 +381,8 @@ void Executor::LoraRows(size_t l, size_t begin, size_t m, const LoraView<const f
   k_.gemm(m, 4 * R, d_.D, b.h.data() + begin * d_.D, d_.D, 1, b.a_in.data(), xa, stride, false);
   for (size_t p = 0; p < kProjections; ++p) {
     if (lora.a[l][p].empty()) continue;
-    const float* dy = p == kOut ? b.dp.data() + begin * d_.D
-                                : b.dqkvg.data() + begin * d_.NQ + d_.column[p];
+    const float* dy =
+        p == kOut ? b.dp.data() + begin * d_.D : b.dqkvg.data() + begin * d_.NQ + d_.column[p];
     k_.gemm(m, R, d_.width[p], dy, p == kOut ? d_.D : d_.NQ, 1, b.b_t[p].data(), g + p * R, stride,
             false);
   }
@@ -409,11 +412,12 @@ void Executor::WeightGradients(size_t l, Activations& acts, const GradientSink& 
   const auto add = [&](Product p) {
     if (p.N >= p.M) {
       for (size_t n = 0; n < p.N; n += kColumns)
-        products.push_back({p.M, std::min(kColumns, p.N - n), p.a, p.lda, p.b + n, p.ldb, p.c + n, p.ldc});
+        products.push_back(
+            {p.M, std::min(kColumns, p.N - n), p.a, p.lda, p.b + n, p.ldb, p.c + n, p.ldc});
     } else {
       for (size_t n = 0; n < p.M; n += kColumns)
-        products.push_back({std::min(kColumns, p.M - n), p.N, p.a + n, p.lda, p.b, p.ldb,
-                            p.c + n * p.ldc, p.ldc});
+        products.push_back(
+            {std::min(kColumns, p.M - n), p.N, p.a + n, p.lda, p.b, p.ldb, p.c + n * p.ldc, p.ldc});
     }
   };
   for (size_t p = 0; p < kProjections; ++p) {

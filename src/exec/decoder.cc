@@ -35,8 +35,7 @@ void Decoder::AppendBlock(std::span<const int32_t> ids) {
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   rows_.tokens = tokens_;
   const size_t known = std::min(rows_.first, rows_.parent.size());
-  for (auto* v : {&rows_.parent, &rows_.depth, &rows_.key_first, &rows_.key_end})
-    v->resize(known);
+  for (auto* v : {&rows_.parent, &rows_.depth, &rows_.key_first, &rows_.key_end}) v->resize(known);
   for (size_t t = known; t < tokens_.size(); ++t) {
     const auto row = static_cast<int32_t>(t);
     const bool forever = model_.window() == 0 || t < sinks_;

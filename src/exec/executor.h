@@ -2,8 +2,8 @@
 // training and for the engine alike. Fast kernels do the arithmetic; what each operation means is
 // in src/ops. Results do not depend on the number of threads: work is split by shape and partial
 // sums are added in order.
-// Shapes: T rows, D, A = H*E, KE = K*E, S lanes, C lane columns, NQ = 2A + 2KE, V, R (STYLE letters).
-// Thread-safety: one Executor, one thread; Weights may be shared by several executors.
+// Shapes: T rows, D, A = H*E, KE = K*E, S lanes, C lane columns, NQ = 2A + 2KE, V, R (STYLE
+// letters). Thread-safety: one Executor, one thread; Weights may be shared by several executors.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,11 @@ struct Context {
 /// What the backward reads of a forward over T rows.
 struct Activations {
   struct Layer {
-    Buffer<float> r, c;   // [T, C] lane projections and coefficients
-    Buffer<float> qkvg;   // [T, NQ] projections before norms
-    Buffer<float> att;    // [T, A] attention before the gate
-    Buffer<float> lse;    // [K][T, H / K]
-    Buffer<float> p;      // [T, D] out projection
+    Buffer<float> r, c;  // [T, C] lane projections and coefficients
+    Buffer<float> qkvg;  // [T, NQ] projections before norms
+    Buffer<float> att;   // [T, A] attention before the gate
+    Buffer<float> lse;   // [K][T, H / K]
+    Buffer<float> p;     // [T, D] out projection
   };
   struct Site {
     Buffer<float> e;    // [T, ED] gathered (and quantised) n-gram vectors
@@ -49,12 +49,10 @@ struct Activations {
   std::vector<Buffer<float>> x;  // [L + 1] (or 2) of [T, S*D]
   std::vector<Layer> layers;     // [L] (or 1)
   std::vector<Site> sites;
-  std::vector<int32_t> slots;    // [T, tables]
+  std::vector<int32_t> slots;  // [T, tables]
 
   Layer& layer(size_t l) { return layers[keep ? l : 0]; }
-  MatView<float> X(size_t l, size_t width) {
-    return {x[keep ? l : l % 2].data(), T, width};
-  }
+  MatView<float> X(size_t l, size_t width) { return {x[keep ? l : l % 2].data(), T, width}; }
 };
 
 /// Where gradients go (added): LoRA factors, or every parameter. Exactly one is set.

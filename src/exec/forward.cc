@@ -56,7 +56,8 @@ void Executor::Prepare(const Rows& rows, Activations& acts) {
   u1_.Reserve(T * d_.D);
   q_.Reserve(T * d_.A);
   size_t deepest = 0;
-  for (const int32_t depth : rows.depth) deepest = std::max(deepest, static_cast<size_t>(depth) + 1);
+  for (const int32_t depth : rows.depth)
+    deepest = std::max(deepest, static_cast<size_t>(depth) + 1);
   if (deepest > rope_.positions())
     rope_ = RopeTable<float>(2 * deepest, d_.E, w_.config().rope_theta);
   key_blocks_.resize(CeilDiv(T, kQueryBlock));
@@ -172,7 +173,7 @@ void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Conte
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
     k_.engram_mix_forward(u, {e.key.data() + begin * d_.D, m, d_.D},
-                            {e.val.data() + begin * d_.D, m, d_.D}, u1);
+                          {e.val.data() + begin * d_.D, m, d_.D}, u1);
   } else {
     std::copy_n(u.data(), m * d_.D, u1.data());
   }
@@ -243,7 +244,7 @@ void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, Mat
   k_.residual(x1, u, y);
   const MatView<float> next = acts.X(l + 1, width).Rows(begin, m);
   k_.lanes_out_forward(acts.X(l, width).Rows(begin, m), {a.c.data() + begin * d_.C, m, d_.C}, y,
-                         next);
+                       next);
   if (cells.empty()) return;
   for (size_t i = 0; i < m; ++i)
     k_.lane_mean_forward(next.Rows(i, 1), cells.Rows((begin + i) * (d_.L + 1) + l + 1, 1));
@@ -256,7 +257,8 @@ void Executor::Logits(const Rows& rows, Activations& acts, std::span<const int32
     const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, row.size() - begin);
     const MatView<float> h = scratch_[static_cast<size_t>(worker)].a.Matrix(m, d_.D);
     for (size_t i = 0; i < m; ++i)
-      k_.lane_mean_forward(x.Rows(static_cast<size_t>(row[begin + i]) - rows.first, 1), h.Rows(i, 1));
+      k_.lane_mean_forward(x.Rows(static_cast<size_t>(row[begin + i]) - rows.first, 1),
+                           h.Rows(i, 1));
     k_.rms_norm_forward(h, w_.view().final_norm, h);
     if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
     k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.Row(begin), logits.stride(), false);
@@ -281,7 +283,8 @@ std::string Executor::Explain(const Rows& rows, Activations& acts) const {
   };
   for (size_t n = 0; n < acts.sites.size(); ++n) {
     const Activations::Site& site = acts.sites[n];
-    for (const auto& [buffer, what] : {std::pair{&site.key, "keys"}, std::pair{&site.val, "values"}})
+    for (const auto& [buffer, what] :
+         {std::pair{&site.key, "keys"}, std::pair{&site.val, "values"}})
       if (const auto row = NonFiniteRow(buffer->data(), acts.T, d_.D); row >= 0)
         return StrCat("the engram ", what, " of site ", n, at(row));
   }
@@ -300,7 +303,8 @@ std::string Executor::Explain(const Rows& rows, Activations& acts) const {
       if (const auto row = NonFiniteRow(step.values, acts.T, step.width); row >= 0)
         return StrCat(step.what, l, at(row));
   }
-  if (const auto row = NonFiniteRow(acts.X(d_.L, d_.S * d_.D).data(), acts.T, d_.S * d_.D); row >= 0)
+  if (const auto row = NonFiniteRow(acts.X(d_.L, d_.S * d_.D).data(), acts.T, d_.S * d_.D);
+      row >= 0)
     return StrCat("the Hadamard MLP or lanes of the last layer", at(row));
   return "";
 }

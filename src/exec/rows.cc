@@ -31,13 +31,15 @@ std::vector<bool> SharedRows(const Forest& f, const std::vector<size_t>& cuts) {
 }
 
 /// The part of the forest made of `members` (ascending), after the rows of `prefix` (ascending).
-Rows Part(const Forest& f, const std::vector<int32_t>& prefix, const std::vector<int32_t>& members) {
+Rows Part(const Forest& f, const std::vector<int32_t>& prefix,
+          const std::vector<int32_t>& members) {
   Rows rows;
   rows.first = prefix.size();
   std::vector<int32_t> local(f.rows(), -1);
   std::vector<int32_t> all = prefix;
   all.insert(all.end(), members.begin(), members.end());
-  for (size_t i = 0; i < all.size(); ++i) local[static_cast<size_t>(all[i])] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < all.size(); ++i)
+    local[static_cast<size_t>(all[i])] = static_cast<int32_t>(i);
   const auto member_at_or_after = [&](int32_t row) {
     const auto at = std::lower_bound(members.begin(), members.end(), row) - members.begin();
     return static_cast<int32_t>(prefix.size()) + static_cast<int32_t>(at);
@@ -87,7 +89,8 @@ void VisibleKeys(const Rows& rows, size_t begin, size_t count, std::vector<int32
   keys->clear();
   const auto first = static_cast<int32_t>(begin), last = static_cast<int32_t>(begin + count);
   for (int32_t j = 0; j < last; ++j)
-    if (rows.key_first[static_cast<size_t>(j)] < last && rows.key_end[static_cast<size_t>(j)] > first)
+    if (rows.key_first[static_cast<size_t>(j)] < last &&
+        rows.key_end[static_cast<size_t>(j)] > first)
       keys->push_back(j);
   std::stable_sort(keys->begin(), keys->end(), [&](int32_t a, int32_t b) {
     return rows.key_first[static_cast<size_t>(a)] < rows.key_first[static_cast<size_t>(b)];

@@ -17,10 +17,10 @@ struct Rows {
   size_t first = 0;
   std::vector<int32_t> tokens, parent, depth;  // [total]
   /// Row i sees key row j iff key_first[j] <= i && i < key_end[j].
-  std::vector<int32_t> key_first, key_end;     // [total]
-  std::vector<int32_t> target_row;             // [N] ascending, >= first
-  std::vector<int32_t> target_id;              // [N]
-  std::vector<float> target_weight;            // [N]
+  std::vector<int32_t> key_first, key_end;  // [total]
+  std::vector<int32_t> target_row;          // [N] ascending, >= first
+  std::vector<int32_t> target_id;           // [N]
+  std::vector<float> target_weight;         // [N]
 
   size_t total() const { return tokens.size(); }
   size_t count() const { return tokens.size() - first; }  // T

@@ -25,22 +25,22 @@ struct Executor::KeyBlock {
 
 /// Space of the backward, one layer at a time.
 struct Executor::Backward {
-  Buffer<float> dx[2];                // [T, S*D] of the layer above and below
-  Buffer<float> dc;                   // [T, C]
-  Buffer<float> du;                   // [T, D] gradient of u beside the direct dy
-  Buffer<float> dx1;                  // [T, D]
-  Buffer<float> datt;                 // [T, A]
-  Buffer<float> dq;                   // [T, A] gradient of the rotated queries
-  Buffer<float> dqkvg;                // [T, NQ]
-  Buffer<float> h, o;                 // [T, D], [T, A] inputs of the projections (quantised)
-  Buffer<float> dp;                   // [T, D]
-  Buffer<float> xa, g;                // [T, 5 R] x A and dy B^T, scaled
+  Buffer<float> dx[2];  // [T, S*D] of the layer above and below
+  Buffer<float> dc;     // [T, C]
+  Buffer<float> du;     // [T, D] gradient of u beside the direct dy
+  Buffer<float> dx1;    // [T, D]
+  Buffer<float> datt;   // [T, A]
+  Buffer<float> dq;     // [T, A] gradient of the rotated queries
+  Buffer<float> dqkvg;  // [T, NQ]
+  Buffer<float> h, o;   // [T, D], [T, A] inputs of the projections (quantised)
+  Buffer<float> dp;     // [T, D]
+  Buffer<float> xa, g;  // [T, 5 R] x A and dy B^T, scaled
   Buffer<float> a_in, a_out, b_t[kProjections];  // panels of the LoRA factors of a layer
-  std::vector<Buffer<float>> dkv;     // [L] of [total, 2 KE]
-  std::vector<Buffer<float>> dval;    // [sites] of [total, D] (all parameters only)
-  std::vector<Buffer<float>> dkey, dval_conv;  // [sites] of [T, D]
-  Buffer<float> dlogits, hidden;      // [targets, V], [targets, D] (all parameters only)
-  Buffer<float> small;                // [blocks, SmallSize]
+  std::vector<Buffer<float>> dkv;                // [L] of [total, 2 KE]
+  std::vector<Buffer<float>> dval;               // [sites] of [total, D] (all parameters only)
+  std::vector<Buffer<float>> dkey, dval_conv;    // [sites] of [T, D]
+  Buffer<float> dlogits, hidden;                 // [targets, V], [targets, D] (all parameters only)
+  Buffer<float> small;                           // [blocks, SmallSize]
   MatView<float> Dx(size_t l, size_t T, size_t width) { return {dx[l % 2].data(), T, width}; }
 };
 

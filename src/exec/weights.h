@@ -1,7 +1,7 @@
 // The weights in the executor's own layout: panels for x W and for dy W^T, packed once for a run
 // (frozen) or once a step (adapted), with LoRA merged and codebook quantisation applied.
-// Source: MODEL.md sections 5, 7. Thread-safety: Pack* are called by one thread (they use the pool);
-// reading is shared.
+// Source: MODEL.md sections 5, 7. Thread-safety: Pack* are called by one thread (they use the
+// pool); reading is shared.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ namespace needle {
 struct Numerics {
   bool quantise_weights = false;  // weights become w + (q - w), straight-through (QAT)
   BitMap bits = BitMap::Uniform(Bits::k4);
-  int act_bits = 0;               // 0: activations stay float32
-  Bits kv_bits = Bits::kNone;     // keys and values in groups of 64
+  int act_bits = 0;            // 0: activations stay float32
+  Bits kv_bits = Bits::kNone;  // keys and values in groups of 64
 };
 
 /// The five projections that LoRA may adapt, in the order of their columns (out comes last).
@@ -43,9 +43,10 @@ struct LoraView {
 /// Sizes that the executor uses everywhere.
 struct Dims {
   explicit Dims(const ModelConfig& c);
-  size_t D, A, H, K, E, KE, L, S, C, V, M, tables, ED;  // C: lane columns, KE = K*E, ED: engram width
-  size_t NQ;                                          // q | k | v | gate columns: 2A + 2KE
-  std::array<size_t, kProjections> column;            // first column of each projection (out: 0)
+  size_t D, A, H, K, E, KE, L, S, C, V, M, tables,
+      ED;                                   // C: lane columns, KE = K*E, ED: engram width
+  size_t NQ;                                // q | k | v | gate columns: 2A + 2KE
+  std::array<size_t, kProjections> column;  // first column of each projection (out: 0)
   std::array<size_t, kProjections> width;
 };
 
@@ -77,8 +78,8 @@ class Weights {
     Buffer<float> phi, phi_t;    // panels [S*D, C], [C, S*D]
   };
   struct Site {
-    std::vector<float> table;      // [tables*slots, sub], quantised when QAT asks
-    Buffer<float> kv, kv_t;        // panels [ED, 2D], [2D, ED]
+    std::vector<float> table;  // [tables*slots, sub], quantised when QAT asks
+    Buffer<float> kv, kv_t;    // panels [ED, 2D], [2D, ED]
   };
   const Layer& layer(size_t l) const { return layers_[l]; }
   const Site& site(size_t s) const { return sites_[s]; }

@@ -18,14 +18,15 @@ namespace needle {
 enum class Init { kNormal002, kNormalOut, kZeros, kOnes, kD3, kTaps, kIdentity4, kMhcA, kLogTemp };
 
 struct ParamSpec {
-  std::string path;     // "stack/layers/block/self_attn/q_proj/kernel"
+  std::string path;  // "stack/layers/block/self_attn/q_proj/kernel"
   Shape shape;
   Init init = Init::kZeros;
   bool quantised = false;  // QAT and the archive give it codebook codes
-  bool grouped_on_rows = false;  // the quantiser groups the last axis (embeddings), else the input axis
-  bool lora = false;       // a LoRA target
-  bool optional = false;   // MTP and probe heads: may be absent from a checkpoint, as a group
-  bool in_training = true; // takes part in the training loss (MTP and heads do not)
+  bool grouped_on_rows =
+      false;                // the quantiser groups the last axis (embeddings), else the input axis
+  bool lora = false;        // a LoRA target
+  bool optional = false;    // MTP and probe heads: may be absent from a checkpoint, as a group
+  bool in_training = true;  // takes part in the training loss (MTP and heads do not)
 };
 
 /// Every parameter of a model, sorted by path (upstream's own order of leaves).
@@ -34,12 +35,13 @@ std::vector<ParamSpec> ModelParams(const ModelConfig& config);
 /// Named arrays, sorted by path.
 using TensorMap = std::map<std::string, Tensor>;
 
-/// A checkpoint's contents: what every command starts from. Reading and writing: format/checkpoint.h.
+/// A checkpoint's contents: what every command starts from. Reading and writing:
+/// format/checkpoint.h.
 struct Checkpoint {
   ModelConfig config;
-  TensorMap params;      // in the file's number types
+  TensorMap params;  // in the file's number types
   int64_t step = 0;
-  std::string run_stage; // informational, may be empty
+  std::string run_stage;  // informational, may be empty
 };
 
 /// Errors: a parameter missing, unknown, or of another shape than the config asks for. MTP and head
@@ -64,8 +66,8 @@ struct Adapter {
   double scale = 2.0;                    // alpha / rank
   std::string base;                      // path of the base checkpoint, as given
   int rank = 16;
-  int qat_bits = 0;                      // 2, 4, or 0 for none
-  std::string qat_bits_map;              // mixed map, or empty
+  int qat_bits = 0;          // 2, 4, or 0 for none
+  std::string qat_bits_map;  // mixed map, or empty
   int64_t seed = 0;
 };
 

@@ -20,14 +20,14 @@ namespace needle {
 /// One block: attention and Hadamard MLP. A = attn_dim, M = HadamardSize().
 template <class N>
 struct BlockView {
-  std::span<N> norm_in;                 // [D]
-  MatView<N> q, k, v, gate;             // [D, A], [D, K*E], [D, K*E], [D, A]
-  MatView<N> out;                       // [A, D]
-  std::span<N> q_norm, k_norm;          // [E]
-  std::span<N> post_norm;               // [D]
-  N* attn_gate = nullptr;               // scalar
-  std::span<N> pre_hada;                // [D]
-  std::span<N> d1, d2, d3;              // [M]
+  std::span<N> norm_in;         // [D]
+  MatView<N> q, k, v, gate;     // [D, A], [D, K*E], [D, K*E], [D, A]
+  MatView<N> out;               // [A, D]
+  std::span<N> q_norm, k_norm;  // [E]
+  std::span<N> post_norm;       // [D]
+  N* attn_gate = nullptr;       // scalar
+  std::span<N> pre_hada;        // [D]
+  std::span<N> d1, d2, d3;      // [M]
 };
 
 /// The lane mixing of one layer.
@@ -52,13 +52,13 @@ struct SiteView {
 
 template <class N>
 struct ModelView {
-  MatView<N> embedding;  // [V, D]
+  MatView<N> embedding;              // [V, D]
   std::vector<BlockView<N>> blocks;  // [L]
   std::vector<LaneView<N>> lanes;    // [L]
   std::vector<SiteView<N>> sites;
-  std::span<N> final_norm;           // [D]
+  std::span<N> final_norm;  // [D]
   bool has_mtp = false;
-  MatView<N> mtp_combine;            // [2D, D]
+  MatView<N> mtp_combine;  // [2D, D]
   std::span<N> mtp_emb_norm, mtp_final_norm;
   BlockView<N> mtp_block;
   bool has_contrastive = false, has_confidence = false;
@@ -178,9 +178,11 @@ ModelView<M> ParamArrays<N>::Bind(Self& self, const ModelConfig& c) {
     const std::string at = StrCat("engrams_", s, "/");
     const auto tables = static_cast<size_t>(c.EngramTables());
     SiteView<M> site;
-    site.table = Matrix<M>(self, at + "embedding", 0, 1, tables * static_cast<size_t>(c.engram_slots));
+    site.table =
+        Matrix<M>(self, at + "embedding", 0, 1, tables * static_cast<size_t>(c.engram_slots));
     site.key = Matrix<M>(self, at + "key_proj/kernel", 0, 1, static_cast<size_t>(c.EngramDim()));
-    site.value = Matrix<M>(self, at + "value_proj/kernel", 0, 1, static_cast<size_t>(c.EngramDim()));
+    site.value =
+        Matrix<M>(self, at + "value_proj/kernel", 0, 1, static_cast<size_t>(c.EngramDim()));
     site.taps = Matrix<M>(self, at + "taps", 0, 1, kConvTaps);
     m.sites.push_back(site);
   }
@@ -195,7 +197,8 @@ ModelView<M> ParamArrays<N>::Bind(Self& self, const ModelConfig& c) {
   m.has_contrastive = self.Has("contrastive_head/probes");
   if (m.has_contrastive) {
     m.contrastive_probes = Matrix<M>(self, "contrastive_head/probes", 0, 1, kContrastiveProbes);
-    m.contrastive_proj = Matrix<M>(self, "contrastive_head/proj/kernel", 0, 1, kContrastiveProbes * D);
+    m.contrastive_proj =
+        Matrix<M>(self, "contrastive_head/proj/kernel", 0, 1, kContrastiveProbes * D);
   }
   m.has_confidence = self.Has("confidence_head/probes");
   if (m.has_confidence) {

@@ -1,6 +1,7 @@
 // ops/adamw.h    clip by global norm, then AdamW (optax's order)
 //   g' = g if |g| < clip else g / |g| * clip
-//   m = (1-b1) g' + b1 m;  v = (1-b2) g'^2 + b2 v;  u = (m/c1) / (sqrt(v/c2) + eps) + decay p;  p -= lr u
+//   m = (1-b1) g' + b1 m;  v = (1-b2) g'^2 + b2 v;  u = (m/c1) / (sqrt(v/c2) + eps) + decay p;  p
+//   -= lr u
 // c1 = 1 - b1^t, c2 = 1 - b2^t in float32 (MODEL.md 6.6-6.8, 12.10). Shapes: all [n], one leaf or a
 // run of leaves. Thread-safe on disjoint spans.
 #pragma once

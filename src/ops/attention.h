@@ -1,13 +1,14 @@
 // ops/attention.h    causal attention over ancestors, with grouped key/value heads
-//   o_t,h = sum_j softmax_j(scale * <q_t,h, k_j,h'>) v_j,h' over the rows j that t sees;  h' = h / (H / K)
+//   o_t,h = sum_j softmax_j(scale * <q_t,h, k_j,h'>) v_j,h' over the rows j that t sees;  h' = h /
+//   (H / K)
 // A query of row t sees key row j iff j <= t and t < key_end[j] (forest: subtree_end; engine: j +
 // window, or never for a sink). A row that sees nothing gives 0.
 // Shapes: q, o [T, H*E]; k, v [rows, K*E]; query i is row first + i. Source: MODEL.md 4.5b.
 // Thread-safe on disjoint outputs.
 #pragma once
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <span>
 #include <vector>
 

@@ -11,7 +11,8 @@ void EngramSlots(std::span<const int32_t> tokens, std::span<const int32_t> paren
       uint32_t hash = 0x9E3779B9u * static_cast<uint32_t>(j + 1);
       int32_t row = t;
       for (int k = 0; k < orders[o]; ++k) {
-        const uint32_t token = row >= 0 ? static_cast<uint32_t>(tokens[static_cast<size_t>(row)]) : 0;
+        const uint32_t token =
+            row >= 0 ? static_cast<uint32_t>(tokens[static_cast<size_t>(row)]) : 0;
         hash = (hash ^ token) * 0x01000193u;
         if (row >= 0) row = parent[static_cast<size_t>(row)];
       }

@@ -1,9 +1,10 @@
 // ops/engram.h    hashed n-gram memory
 //   e[t] = concatenation over tables j of table_j[slot_j(t)], zero where the n-gram does not fit
-//   val'[t] = sum_{k=0..3} taps[k] * val[ancestor(t, k * dilation)], ancestors before the root drop out
-//   alpha = sigmoid(<unit(u), unit(key)> / sqrt(D));  u1 = u + alpha * val'
+//   val'[t] = sum_{k=0..3} taps[k] * val[ancestor(t, k * dilation)], ancestors before the root drop
+//   out alpha = sigmoid(<unit(u), unit(key)> / sqrt(D));  u1 = u + alpha * val'
 // Shapes: e [T, tables*sub]; table [tables*slots, sub]; val, val', key, u [T, D]; taps [4, D];
-// slots [T, tables] (-1: does not fit). Source: MODEL.md 4.3, 4.5a. Thread-safe on disjoint outputs.
+// slots [T, tables] (-1: does not fit). Source: MODEL.md 4.3, 4.5a. Thread-safe on disjoint
+// outputs.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +57,8 @@ void EngramGatherBackward(std::span<const int32_t> slots, size_t tables, MatView
 
 /// Rows [first, first + out.rows()) of val'. `val` holds all rows that ancestors may name.
 template <class N>
-void EngramConvForward(MatView<const N> val, std::span<const int32_t> parent,
-                       MatView<const N> taps, int dilation, size_t first, MatView<N> out) {
+void EngramConvForward(MatView<const N> val, std::span<const int32_t> parent, MatView<const N> taps,
+                       int dilation, size_t first, MatView<N> out) {
   for (size_t i = 0; i < out.rows(); ++i) {
     int32_t row = static_cast<int32_t>(first + i);
     for (size_t d = 0; d < out.cols(); ++d)

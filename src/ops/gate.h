@@ -1,6 +1,6 @@
 // ops/gate.h    o = a * sigmoid(g)      and      x1 = u1 + sigmoid(s) * n  (s a scalar)
-// Backward: da = do sigmoid(g);  dg = do a sigmoid'(g);   dn = sigmoid(s) dx1;  ds += sigmoid'(s) <dx1, n>
-// Shapes: all matrices [T, D]. Source: MODEL.md 4.5b, c. Thread-safe on disjoint rows.
+// Backward: da = do sigmoid(g);  dg = do a sigmoid'(g);   dn = sigmoid(s) dx1;  ds += sigmoid'(s)
+// <dx1, n> Shapes: all matrices [T, D]. Source: MODEL.md 4.5b, c. Thread-safe on disjoint rows.
 #pragma once
 
 #include "ops/scalar.h"

@@ -1,6 +1,6 @@
 // ops/hadamard_mlp.h    y = cut_D( d3 * ( silu( d2 * ((d1 * pad(x)) H) ) H ) )
-// H: Walsh-Hadamard (Sylvester order) of size M = smallest power of two >= D, over sqrt(M); symmetric.
-// Backward, with a = (d1 x) H, b = silu(d2 a), c = b H:
+// H: Walsh-Hadamard (Sylvester order) of size M = smallest power of two >= D, over sqrt(M);
+// symmetric. Backward, with a = (d1 x) H, b = silu(d2 a), c = b H:
 //   dd3 += dy c;  db = (d3 dy) H;  dd2 += db silu'(d2 a) a;  da = db silu'(d2 a) d2;
 //   dd1 += (da H) x;  dx = d1 (da H)
 // Shapes: x, y [T, D]; d1, d2, d3 [M]. Source: MODEL.md 4.5d. Thread-safe on disjoint rows.

@@ -5,8 +5,8 @@
 // Thread-safe on disjoint outputs.
 #pragma once
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "ops/scalar.h"

@@ -8,8 +8,8 @@
 // Thread-safe on disjoint rows.
 #pragma once
 
-#include <cstddef>
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // ops/probe.h    probe heads: P probes pool all cells (position x layer), then a projection
-//   score_c = <cell_c, probe_p> / sqrt(D), -inf at pads;  w = softmax over all cells;  pooled_p = sum w_c cell_c
-//   out = pooled (concatenated over probes) proj + bias
+//   score_c = <cell_c, probe_p> / sqrt(D), -inf at pads;  w = softmax over all cells;  pooled_p =
+//   sum w_c cell_c out = pooled (concatenated over probes) proj + bias
 // Contrastive: out / sqrt(sum out^2 + 1e-12). Confidence: one raw logit.
 // Shapes: cells [C, D]; keep [C] (false: pad); probes [P, D]; proj [P*D, O]; out [O].
 // Source: MODEL.md 4.7. Thread-safe.

@@ -1,7 +1,7 @@
 // ops/rope.h    rotary positions, half-split: for each head, with halves x1, x2 and position p:
 //   y1 = x1 cos(p f) - x2 sin(p f);  y2 = x2 cos(p f) + x1 sin(p f);  f_i = theta^(-2i/E)
-// Backward: the rotation by -p. In place. Shapes: x [T, H*E]; cos, sin [positions, E/2]; position [T].
-// Source: MODEL.md 4.2. Thread-safe on disjoint rows; the table is read only.
+// Backward: the rotation by -p. In place. Shapes: x [T, H*E]; cos, sin [positions, E/2]; position
+// [T]. Source: MODEL.md 4.2. Thread-safe on disjoint rows; the table is read only.
 #pragma once
 
 #include <cmath>

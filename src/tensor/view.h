@@ -20,8 +20,7 @@ class MatView {
     assert(stride >= cols);
   }
   template <class M>
-    requires(std::is_same_v<const M, N>)
-  MatView(MatView<M> other)  // NOLINT: a writer is a reader
+  requires(std::is_same_v<const M, N>) MatView(MatView<M> other)  // NOLINT: a writer is a reader
       : data_(other.data()), rows_(other.rows()), cols_(other.cols()), stride_(other.stride()) {}
 
   N* data() const { return data_; }

@@ -27,9 +27,8 @@ Status SaveTrainState(const std::string& path, const SavedRun& run) {
     for (const auto& [name, values] : run.state.*part.values)
       file.tensors[part.prefix + name] =
           Tensor::FromFloats({static_cast<int64_t>(values.size())}, values);
-  file.metadata = {{"kind", kKind},
-                   {"step", std::to_string(run.step)},
-                   {"fingerprint", run.fingerprint}};
+  file.metadata = {
+      {"kind", kKind}, {"step", std::to_string(run.step)}, {"fingerprint", run.fingerprint}};
   return WriteFileAtomically(path, WriteSafeTensors(file));
 }
 
@@ -46,8 +45,9 @@ Result<SavedRun> LoadTrainState(const std::string& path) {
   const auto parsed = std::from_chars(step.data(), step.data() + step.size(), run.step);
   if (text("kind") != kKind || parsed.ec != std::errc() || run.step < 0)
     return Error(Code::kCorruptFile,
-                 StrCat(path, ": not a training state; `--resume` wants the file that an "
-                              "interrupted run of this program left"));
+                 StrCat(path,
+                        ": not a training state; `--resume` wants the file that an "
+                        "interrupted run of this program left"));
   for (const auto& [name, tensor] : file.tensors) {
     if (tensor.dtype != DType::kF32)
       return Error(Code::kCorruptFile, StrCat(path, ": ", name, " is not float32"));

@@ -31,8 +31,12 @@ class Run {
   Run(Backend& backend, std::span<const EncodedExample> examples,
       std::span<const EncodedExample> validation, const TrainOptions& options,
       TrainObserver& observer)
-      : backend_(backend), examples_(examples), validation_(validation), o_(options),
-        observer_(observer), generator_(options.seed) {}
+      : backend_(backend),
+        examples_(examples),
+        validation_(validation),
+        o_(options),
+        observer_(observer),
+        generator_(options.seed) {}
 
   Result<TrainOutcome> Execute() {
     NEEDLE_TRY(CheckOptions());
@@ -91,7 +95,8 @@ class Run {
   void MakePlan() {
     plan().train_examples = train_.size();
     plan().validation_examples = held_.size();
-    plan().steps_per_epoch = static_cast<int64_t>((train_.size() + o_.batch_size - 1) / o_.batch_size);
+    plan().steps_per_epoch =
+        static_cast<int64_t>((train_.size() + o_.batch_size - 1) / o_.batch_size);
     plan().total_steps = plan().steps_per_epoch * o_.epochs;
     if (o_.max_steps > 0) plan().total_steps = std::min(plan().total_steps, o_.max_steps);
     epochs_ = static_cast<int>((plan().total_steps + plan().steps_per_epoch - 1) /
@@ -121,9 +126,9 @@ class Run {
       batch.rows.push_back(e.row);
     }
     batch.target_tokens = CountedWeight(sequences);
-    batch.forest = BuildForest(sequences, o_.packing,
-                               static_cast<float>(std::max(batch.target_tokens, 1.0)),
-                               o_.padded_length);
+    batch.forest =
+        BuildForest(sequences, o_.packing, static_cast<float>(std::max(batch.target_tokens, 1.0)),
+                    o_.padded_length);
     return batch;
   }
 
@@ -160,7 +165,8 @@ class Run {
     std::string saved;
     if (!o_.state_path.empty() && step > 1) {
       const Status status = SaveState();
-      if (status.ok()) saved = StrCat(" The state before this step is kept in ", o_.state_path, ".");
+      if (status.ok())
+        saved = StrCat(" The state before this step is kept in ", o_.state_path, ".");
     }
     return Error(Code::kInternal,
                  StrCat("step ", step, ": the ", std::isfinite(result.loss) ? "gradient" : "loss",
@@ -196,8 +202,8 @@ class Run {
     RunFingerprint f;
     for (const auto* set : {&train_, &held_})
       for (const EncodedExample* e : *set) f.Add(*e);
-    f.Add(StrCat(o_.epochs, " ", o_.batch_size, " ", o_.lr, " ", o_.seed, " ", o_.shuffle_group, " ",
-                 o_.max_steps, " ", static_cast<int>(o_.packing)));
+    f.Add(StrCat(o_.epochs, " ", o_.batch_size, " ", o_.lr, " ", o_.seed, " ", o_.shuffle_group,
+                 " ", o_.max_steps, " ", static_cast<int>(o_.packing)));
     return f.Finish();
   }
 
@@ -211,7 +217,8 @@ class Run {
     NEEDLE_ASSIGN(const SavedRun saved, LoadTrainState(o_.state_path));
     if (saved.fingerprint != fingerprint_)
       return Error(Code::kInvalidArgument,
-                   StrCat(o_.state_path, ": this state belongs to a run with other data or settings; "
+                   StrCat(o_.state_path,
+                          ": this state belongs to a run with other data or settings; "
                           "give the same ones, or start anew without --resume"));
     NEEDLE_TRY(backend_.SetState(saved.state));
     plan().first_step = outcome_.steps_done = saved.step;

@@ -21,18 +21,18 @@ namespace needle {
 
 struct TrainOptions {
   int epochs = 3;
-  size_t batch_size = 16;       // examples an update; the last batch of an epoch may be short
-  float lr = 1e-4f;             // peak, after warm-up
-  double val_split = 0.1;       // share of examples held out; 0: none. Ignored with a validation set
-  uint64_t seed = 0;            // split and order
+  size_t batch_size = 16;  // examples an update; the last batch of an epoch may be short
+  float lr = 1e-4f;        // peak, after warm-up
+  double val_split = 0.1;  // share of examples held out; 0: none. Ignored with a validation set
+  uint64_t seed = 0;       // split and order
   Packing packing = Packing::kTree;
-  size_t padded_length = 0;     // row length of Packing::kPadded
-  size_t shuffle_group = 1;     // examples that stay together when an epoch is shuffled
-  int64_t max_steps = 0;        // stop after this many updates; 0: all epochs. The schedule follows.
-  AdamWOptions adamw;           // for the bias corrections; the same as the backend's
-  std::string state_path;       // "" keeps no state; else written as asked below
-  double state_seconds = 60;    // about how often
-  bool resume = false;          // go on from state_path, which must belong to this run
+  size_t padded_length = 0;   // row length of Packing::kPadded
+  size_t shuffle_group = 1;   // examples that stay together when an epoch is shuffled
+  int64_t max_steps = 0;      // stop after this many updates; 0: all epochs. The schedule follows.
+  AdamWOptions adamw;         // for the bias corrections; the same as the backend's
+  std::string state_path;     // "" keeps no state; else written as asked below
+  double state_seconds = 60;  // about how often
+  bool resume = false;        // go on from state_path, which must belong to this run
 };
 
 /// What is known before the first update.
@@ -55,8 +55,8 @@ struct StepEvent {
 
 struct EpochEvent {
   int epoch = 0, epochs = 0;
-  double loss = 0;                  // of the last batch
-  std::optional<double> val_loss;   // mean over validation batches
+  double loss = 0;                 // of the last batch
+  std::optional<double> val_loss;  // mean over validation batches
 };
 
 class TrainObserver {

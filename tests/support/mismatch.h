@@ -30,8 +30,8 @@ std::string Mismatch(const A& got, const B& want, double rtol, double atol) {
     if (std::isnan(d)) break;
   }
   if (std::size(got) == 0 || worst <= allowed) return "";
-  out << "element " << at << ": got " << got[at] << ", want " << want[at] << ", difference " << worst
-      << " > " << allowed;
+  out << "element " << at << ": got " << got[at] << ", want " << want[at] << ", difference "
+      << worst << " > " << allowed;
   return out.str();
 }
 

@@ -55,9 +55,9 @@ using Npz = std::map<std::string, NpyArray>;
 inline NpyArray ParseNpy(const std::vector<uint8_t>& file) {
   NpyArray a;
   const size_t header_at = file.at(6) == 1 ? 10 : 12;
-  const size_t header_len =
-      file[6] == 1 ? file[8] | (size_t{file[9]} << 8)
-                   : file[8] | (size_t{file[9]} << 8) | (size_t{file[10]} << 16) | (size_t{file[11]} << 24);
+  const size_t header_len = file[6] == 1 ? file[8] | (size_t{file[9]} << 8)
+                                         : file[8] | (size_t{file[9]} << 8) |
+                                               (size_t{file[10]} << 16) | (size_t{file[11]} << 24);
   const std::string header(file.begin() + static_cast<long>(header_at),
                            file.begin() + static_cast<long>(header_at + header_len));
   const size_t d = header.find("'descr'");
@@ -90,9 +90,11 @@ inline Npz ReadNpz(const std::string& path) {
   size_t at = u32(end + 16);
   Npz out;
   for (size_t i = 0, n = u16(end + 10); i < n; ++i) {
-    const size_t method = u16(at + 10), name_len = u16(at + 28), extra = u16(at + 30), comment = u16(at + 32);
+    const size_t method = u16(at + 10), name_len = u16(at + 28), extra = u16(at + 30),
+                 comment = u16(at + 32);
     size_t packed = u32(at + 20), size = u32(at + 24), local = u32(at + 42);
-    std::string name(f.begin() + static_cast<long>(at + 46), f.begin() + static_cast<long>(at + 46 + name_len));
+    std::string name(f.begin() + static_cast<long>(at + 46),
+                     f.begin() + static_cast<long>(at + 46 + name_len));
     for (size_t e = at + 46 + name_len; e < at + 46 + name_len + extra; e += 4 + u16(e + 2)) {
       if (u16(e) != 1) continue;
       size_t v = e + 4;
@@ -121,9 +123,12 @@ inline Npz ReadNpz(const std::string& path) {
   return out;
 }
 
-inline std::string Golden(const std::string& name) { return std::string(NEEDLE_GOLDEN_DIR) + "/" + name; }
+inline std::string Golden(const std::string& name) {
+  return std::string(NEEDLE_GOLDEN_DIR) + "/" + name;
+}
 
-/// The large reference set beside the project, or "" when it is not there. NEEDLE_REFERENCE names it.
+/// The large reference set beside the project, or "" when it is not there. NEEDLE_REFERENCE names
+/// it.
 inline std::string ReferenceDir() {
   if (const char* env = std::getenv("NEEDLE_REFERENCE")) return env;
   const std::string beside = std::string(NEEDLE_SOURCE_DIR) + "/../shared/reference";

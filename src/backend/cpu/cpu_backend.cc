@@ -59,7 +59,7 @@ class CpuBackend final : public Backend {
     pool_.Run(CeilDiv(values_.size(), kPerTask), [&](size_t task, int) {
       const size_t at = task * kPerTask, n = std::min(kPerTask, values_.size() - at);
       weights_.kernels().adamw(options_.adamw, scalars, norm, {&grads_[at], n}, {&values_[at], n},
-                  {&first_[at], n}, {&second_[at], n});
+                               {&first_[at], n}, {&second_[at], n});
     });
     Repack();
     return result;
@@ -75,8 +75,9 @@ class CpuBackend final : public Backend {
     TrainState state;
     for (const Leaf& leaf : leaves_) {
       const auto part = [&](const std::vector<float>& all) {
-        return std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(leaf.offset),
-                                  all.begin() + static_cast<std::ptrdiff_t>(leaf.offset + leaf.size));
+        return std::vector<float>(
+            all.begin() + static_cast<std::ptrdiff_t>(leaf.offset),
+            all.begin() + static_cast<std::ptrdiff_t>(leaf.offset + leaf.size));
       };
       state.values[leaf.name] = part(values_);
       state.first_moment[leaf.name] = part(first_);
@@ -86,8 +87,10 @@ class CpuBackend final : public Backend {
   }
 
   Status SetState(const TrainState& state) override {
-    const std::pair<const std::map<std::string, std::vector<float>>*, std::vector<float>*> parts[] = {
-        {&state.values, &values_}, {&state.first_moment, &first_}, {&state.second_moment, &second_}};
+    const std::pair<const std::map<std::string, std::vector<float>>*, std::vector<float>*> parts[] =
+        {{&state.values, &values_},
+         {&state.first_moment, &first_},
+         {&state.second_moment, &second_}};
     for (const auto& [from, to] : parts) {
       (void)to;
       for (const Leaf& leaf : leaves_) {
@@ -155,8 +158,8 @@ class CpuBackend final : public Backend {
 
   void InitialiseAll() {
     for (const ParamSpec& spec : specs_) AddLeaf(spec.path, weights_.params().At(spec.path));
-    all_grads_ = std::make_unique<ParamArrays<float>>(
-        ParamArrays<float>::ZerosLike(weights_.params()));
+    all_grads_ =
+        std::make_unique<ParamArrays<float>>(ParamArrays<float>::ZerosLike(weights_.params()));
     all_view_ = all_grads_->View(config_);
   }
 

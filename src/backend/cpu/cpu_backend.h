@@ -13,9 +13,9 @@ namespace needle {
 struct CpuBackendOptions {
   TrainedSet trained = TrainedSet::kLora;
   LoraOptions lora;
-  Numerics numerics;      // QAT: quantised weights, 8-bit activations, key/value bits
+  Numerics numerics;  // QAT: quantised weights, 8-bit activations, key/value bits
   AdamWOptions adamw;
-  int threads = 0;        // 0: all that the process may use
+  int threads = 0;                              // 0: all that the process may use
   size_t activation_bytes = size_t{600} << 20;  // saved activations of one chunk, about
 };
 
