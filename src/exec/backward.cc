@@ -217,15 +217,8 @@ void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, A
   const MatView<const float> att{a.att.data() + begin * d_.A, m, d_.A};
   const MatView<const float> p{a.p.data() + begin * D, m, D};
   // The forward again, from u to y.
+  MixIn(l, begin, m, acts);
   const MatView<float> u{u_.data() + begin * D, m, D}, u1{u1_.data() + begin * D, m, D};
-  k_.lanes_in_forward(x, c, u);
-  if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
-    const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
-    k_.engram_mix_forward(u, {e.key.data() + begin * D, m, D}, {e.val.data() + begin * D, m, D},
-                          u1);
-  } else {
-    std::copy_n(u.data(), m * D, u1.data());
-  }
   const MatView<float> n = s.a.Matrix(m, D), x1 = s.b.Matrix(m, D), h2 = s.c.Matrix(m, D);
   const MatView<float> y = s.d.Matrix(m, D), dy = s.e.Matrix(m, D);
   k_.rms_norm_forward(p, block.post_norm, n);
@@ -266,24 +259,9 @@ void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Contex
   const size_t group = d_.H / d_.K, column = head * group * d_.E;
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
-  const float* kv = context.kv[l].data();
   float* dkv = back.dkv[l].data();
   for (const KeyBlock& block : key_blocks_) {
-    AttentionBlock b;
-    b.m = block.count;
-    b.n = block.keys.size();
-    b.group = group;
-    b.E = d_.E;
-    b.first_row = rows.first + block.begin;
-    b.q = q_.data() + block.begin * d_.A + column;
-    b.q_stride = d_.A;
-    b.k = kv + head * d_.E;
-    b.v = kv + d_.KE + head * d_.E;
-    b.k_stride = b.v_stride = 2 * d_.KE;
-    b.key_rows = block.keys.data();
-    b.key_first = block.key_first.data();
-    b.key_end = block.key_end.data();
-    b.scale = 1.0f / std::sqrt(static_cast<float>(d_.E));
+    const AttentionBlock b = BlockOf(rows, l, head, block, context);
     AttentionGradients g;
     g.d_o = back.datt.data() + block.begin * d_.A + column;
     g.d_o_stride = d_.A;

@@ -100,6 +100,11 @@ class Executor {
   void Engrams(const Rows& rows, Context& context, Activations& acts);
   void PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,
                Activations& acts, Scratch& s);
+  /// u and u1 (the engram mixed in) of a block, from the lanes that enter the layer.
+  void MixIn(size_t l, size_t begin, size_t m, Activations& acts);
+  /// A query block and its keys, as the attention kernels take them.
+  AttentionBlock BlockOf(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
+                         const Context& context) const;
   void Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block, Context& context,
               Activations& acts, Scratch& s);
   void PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,

@@ -155,6 +155,20 @@ void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
   }
 }
 
+void Executor::MixIn(size_t l, size_t begin, size_t m, Activations& acts) {
+  const MatView<float> u{u_.data() + begin * d_.D, m, d_.D};
+  const MatView<float> u1{u1_.data() + begin * d_.D, m, d_.D};
+  k_.lanes_in_forward(acts.X(l, d_.S * d_.D).Rows(begin, m),
+                      {acts.layer(l).c.data() + begin * d_.C, m, d_.C}, u);
+  if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
+    const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
+    k_.engram_mix_forward(u, {e.key.data() + begin * d_.D, m, d_.D},
+                          {e.val.data() + begin * d_.D, m, d_.D}, u1);
+  } else {
+    std::copy_n(u.data(), m * d_.D, u1.data());
+  }
+}
+
 void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,
                        Activations& acts, Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
@@ -167,16 +181,8 @@ void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Conte
   k_.gemm(m, d_.C, width, x.data(), width, 1, w_.layer(l).phi.data(), r.data(), d_.C, false);
   k_.unit_scale_forward(x, r);
   k_.lane_coefficients_forward(r, lanes.Scalars(l % d_.S), c);
-  const MatView<float> u{u_.data() + begin * d_.D, m, d_.D};
-  const MatView<float> u1{u1_.data() + begin * d_.D, m, d_.D};
-  k_.lanes_in_forward(x, c, u);
-  if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
-    const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
-    k_.engram_mix_forward(u, {e.key.data() + begin * d_.D, m, d_.D},
-                          {e.val.data() + begin * d_.D, m, d_.D}, u1);
-  } else {
-    std::copy_n(u.data(), m * d_.D, u1.data());
-  }
+  MixIn(l, begin, m, acts);
+  const MatView<const float> u1{u1_.data() + begin * d_.D, m, d_.D};
   const MatView<float> h = s.a.Matrix(m, d_.D);
   k_.rms_norm_forward(u1, block.norm_in, h);
   if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
@@ -198,18 +204,16 @@ void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Conte
     k_.fake_quantise(kv, d_.E, bits, kKvGroup);
 }
 
-void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
-                      Context& context, Activations& acts, Scratch& s) {
-  const size_t group = d_.H / d_.K, column = head * group * d_.E;
-  Activations::Layer& a = acts.layer(l);
+AttentionBlock Executor::BlockOf(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
+                                 const Context& context) const {
   const float* kv = context.kv[l].data();
   AttentionBlock b;
   b.m = block.count;
   b.n = block.keys.size();
-  b.group = group;
+  b.group = d_.H / d_.K;
   b.E = d_.E;
   b.first_row = rows.first + block.begin;
-  b.q = q_.data() + block.begin * d_.A + column;
+  b.q = q_.data() + block.begin * d_.A + head * b.group * d_.E;
   b.q_stride = d_.A;
   b.k = kv + head * d_.E;
   b.v = kv + d_.KE + head * d_.E;
@@ -218,9 +222,16 @@ void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& b
   b.key_first = block.key_first.data();
   b.key_end = block.key_end.data();
   b.scale = 1.0f / std::sqrt(static_cast<float>(d_.E));
-  k_.attention_forward(b, a.att.data() + block.begin * d_.A + column, d_.A,
-                       a.lse.data() + (head * acts.T + block.begin) * group,
-                       s.attention.Reserve(k_.attention_scratch(b.m, b.n, group, d_.E)));
+  return b;
+}
+
+void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
+                      Context& context, Activations& acts, Scratch& s) {
+  const AttentionBlock b = BlockOf(rows, l, head, block, context);
+  Activations::Layer& a = acts.layer(l);
+  k_.attention_forward(b, a.att.data() + block.begin * d_.A + head * b.group * d_.E, d_.A,
+                       a.lse.data() + (head * acts.T + block.begin) * b.group,
+                       s.attention.Reserve(k_.attention_scratch(b.m, b.n, b.group, d_.E)));
 }
 
 void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,
