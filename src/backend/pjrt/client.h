@@ -62,6 +62,8 @@ struct NamedValue {
 /// The value as text: "abc", 3, [1,2], 0.75, true.
 std::string Describe(const NamedValue& value);
 
+using FlagValue = std::variant<std::string, bool, int64_t, double>;
+
 struct CompileOptions {
   int replicas = 1;
   /// The id (DeviceInfo::id) of each replica's device; empty: the plugin's own choice, which is
@@ -69,7 +71,7 @@ struct CompileOptions {
   std::vector<int64_t> devices;
   /// XLA flags for this program, without the leading "--": {"xla_cpu_enable_fast_math", false}. The
   /// plugin refuses a name it does not know (kInvalidArgument).
-  std::map<std::string, std::variant<std::string, bool, int64_t, double>> overrides;
+  std::map<std::string, FlagValue> overrides;
 };
 
 struct Program {
@@ -99,7 +101,9 @@ struct DeviceInfo {
 
 // ------------------------------------------------------------------ the library
 
+namespace abi {
 struct Api;  // pjrt_abi.h
+}
 
 /// A loaded library. It is never unloaded (plugins start threads that outlive their clients); the
 /// same path loaded twice is one plugin.
@@ -112,23 +116,23 @@ class Plugin {
   const std::string& Path() const { return path_; }
   int ApiMajor() const { return major_; }
   int ApiMinor() const { return minor_; }
-  /// False: ENABLE_PJRT_COMPATIBILITY or the range that our tests cover makes it worth a note.
+  /// Whether its version lies in the range that we have run or compared, kTestedFrom..kTestedTo.
   bool Tested() const;
   /// "xla_version", "stablehlo_current_version" and so on; may be empty.
   const std::vector<NamedValue>& Attributes() const { return attributes_; }
 
-  const Api& api() const { return *api_; }
+  const abi::Api& api() const { return *api_; }
 
  private:
   Plugin() = default;
   std::string path_;
   int major_ = 0, minor_ = 0;
   std::vector<NamedValue> attributes_;
-  const Api* api_ = nullptr;
+  const abi::Api* api_ = nullptr;
 };
 
-/// API versions (the minor number; the major is 0) that the tests cover, and the oldest that has
-/// all the calls that are needed.
+/// API versions (the minor number; the major is 0): the oldest that is spoken at all, and the range
+/// that was compared with the published headers and run.
 inline constexpr int kOldestApi = 40, kTestedFrom = 81, kTestedTo = 117;
 
 // ------------------------------------------------------------------ arrays and programs
@@ -186,11 +190,13 @@ class Executable {
   /// Whether it came from the disk cache; and how long compiling, or loading from there, took.
   bool from_cache() const { return from_cache_; }
   double compile_seconds() const { return seconds_; }
-  int replicas() const { return replicas_; }
+  int replicas() const { return static_cast<int>(devices_.size()); }
 
  private:
   friend class Client;
   Executable() = default;
+  static Result<Executable> Adopt(std::shared_ptr<ClientCore> core, void* handle,
+                                  const Program& program);
   void Free();
   Status CheckArguments(const std::vector<std::vector<Buffer*>>& args) const;
   Status CheckOutput(const Buffer& buffer, size_t output) const;
@@ -200,7 +206,6 @@ class Executable {
   std::vector<ArraySpec> inputs_, outputs_;
   std::vector<bool> donates_;  // [inputs]
   std::vector<int> devices_;   // [replicas] as in Client::Upload
-  int replicas_ = 1;
   bool outputs_checked_ = false;
   MemoryStats memory_;
   bool from_cache_ = false;
@@ -236,6 +241,9 @@ class Client {
   int64_t bytes_to_host() const;
   int64_t bytes_to_device() const;
 
+  /// XLA flags that every Compile gets; a program's own come on top.
+  void SetOverrides(std::map<std::string, FlagValue> overrides);
+
   /// Keeps compiled programs in this folder (made when missing) and looks there first. An entry is
   /// for one text, options, platform version and plugin; entries that cannot be read or loaded are
   /// compiled again and replaced. "" turns it off, which is the default.
@@ -244,9 +252,12 @@ class Client {
  private:
   explicit Client(std::shared_ptr<ClientCore> core);
   Result<Executable> CompileNow(const Program& program, const std::string& options);
-  Result<Executable> LoadCached(const std::string& path);
-  void StoreCached(const Executable& executable, const std::string& path) const;
+  std::optional<Executable> LoadCached(const Program& program, const std::string& path);
+  void StoreCached(const Executable& executable, const std::string& path);
+  std::string CacheKey(const Program& program, const std::string& options) const;
+
   std::shared_ptr<ClientCore> core_;
+  std::map<std::string, FlagValue> overrides_;
   std::string cache_;
 };
 
