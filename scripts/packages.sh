@@ -7,7 +7,7 @@ needle_packages() {
   local wanted=(build-essential cmake ninja-build pkg-config libhwy-dev libcli11-dev libfmt-dev
     libcpp-httplib-dev libssl-dev libsentencepiece-dev python3)
   if [[ ${1:-} == tests ]]; then
-    wanted+=(libgtest-dev librapidcheck-dev nlohmann-json3-dev zlib1g-dev openssl)
+    wanted+=(libgtest-dev librapidcheck-dev nlohmann-json3-dev zlib1g-dev openssl python3-pip)
   fi
   if ! command -v apt-get >/dev/null; then
     echo "no apt-get here; the build needs what these Debian packages hold: ${wanted[*]}" >&2

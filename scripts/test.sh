@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
 needle_packages tests
+scripts/pjrt_plugins.sh
 cmake --preset dev
 cmake --build --preset dev -j "$(needle_jobs)"
 ctest --preset dev -j 2
