@@ -293,7 +293,8 @@ TEST(Pickle, RefusesAnArrayWhoseBytesDoNotFitItsShape) {
   Writer w;
   w.Array(Tensor(DType::kF32, {2, 3}));
   std::vector<uint8_t> bytes = w.Finish();
-  const auto at = std::search(bytes.begin(), bytes.end(), "K\2K\3t", "K\2K\3t" + 5);
+  const std::string_view shape = "K\2K\3t";
+  const auto at = std::search(bytes.begin(), bytes.end(), shape.begin(), shape.end());
   ASSERT_NE(at, bytes.end());
   at[1] = 5;
   EXPECT_ERROR(bytes, "shape [5, 3] and type f4 needs 60 bytes, but 24 are there");
