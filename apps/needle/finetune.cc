@@ -228,6 +228,7 @@ Choice Chosen(const std::map<std::string, Choice>& choices, const std::string& w
 template <class Choice>
 std::vector<std::string> Words(const std::map<std::string, Choice>& choices) {
   std::vector<std::string> words;
+  words.reserve(choices.size());
   for (const auto& [word, choice] : choices) words.push_back(word);
   return words;
 }

@@ -96,7 +96,7 @@ using Status = Result<void>;
   auto NEEDLE_CONCAT(result_, __LINE__) = (expression);                          \
   if (!NEEDLE_CONCAT(result_, __LINE__).ok())                                    \
     return ::needle::Error(std::move(NEEDLE_CONCAT(result_, __LINE__)).error()); \
-  declaration = std::move(NEEDLE_CONCAT(result_, __LINE__)).value()
+  declaration = std::move(NEEDLE_CONCAT(result_, __LINE__)).value()  // NOLINT: it declares
 /// NEEDLE_TRY(F()): return F's error from this function, if it has one.
 #define NEEDLE_TRY(expression)                                                                 \
   do {                                                                                         \
