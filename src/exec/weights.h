@@ -17,16 +17,9 @@
 #include "model/params.h"
 #include "model/view.h"
 #include "quant/cq.h"
+#include "quant/numerics.h"
 
 namespace needle {
-
-/// How the forward computes; the default is full precision.
-struct Numerics {
-  bool quantise_weights = false;  // weights become w + (q - w), straight-through (QAT)
-  BitMap bits = BitMap::Uniform(Bits::k4);
-  int act_bits = 0;            // 0: activations stay float32
-  Bits kv_bits = Bits::kNone;  // keys and values in groups of 64
-};
 
 /// The five projections that LoRA may adapt, in the order of their columns (out comes last).
 enum Projection : size_t { kQ, kK, kV, kGate, kOut, kProjections };
