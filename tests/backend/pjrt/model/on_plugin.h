@@ -1,0 +1,74 @@
+// Test support: a backend on the CPU plugin. One client a process and number of devices: a plugin
+// starts threads that outlive its clients.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/pjrt/pjrt_backend.h"
+#include "support/pjrt.h"
+#include "support/reference_set.h"
+
+namespace needle::test {
+
+/// The client of a plugin with so many virtual devices; null (and a failed test) when it does not
+/// open.
+inline std::shared_ptr<pjrt::Client> CpuClient(const std::string& plugin, int devices = 1) {
+  static std::map<std::pair<std::string, int>, std::shared_ptr<pjrt::Client>> clients;
+  std::shared_ptr<pjrt::Client>& client = clients[{plugin, devices}];
+  if (client) return client;
+  Result<std::shared_ptr<pjrt::Plugin>> loaded = pjrt::Plugin::Load(plugin);
+  EXPECT_TRUE(loaded.ok()) << (loaded.ok() ? "" : loaded.error().message());
+  if (!loaded.ok()) return nullptr;
+  const std::vector<pjrt::NamedValue> options = {{"cpu_device_count", int64_t{devices}}};
+  Result<std::unique_ptr<pjrt::Client>> made = pjrt::Client::Create(*loaded, options);
+  EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message());
+  if (made.ok()) client = *std::move(made);
+  return client;
+}
+
+inline std::unique_ptr<PjrtBackend> MakeOn(const std::shared_ptr<pjrt::Client>& client,
+                                           const Checkpoint& base,
+                                           const PjrtBackendOptions& options) {
+  Result<std::unique_ptr<PjrtBackend>> backend = MakePjrtBackend(client, base, options);
+  EXPECT_TRUE(backend.ok()) << (backend.ok() ? "" : backend.error().message());
+  return backend.ok() ? *std::move(backend) : nullptr;
+}
+
+inline PjrtBackendOptions SmallPjrtLora() {
+  PjrtBackendOptions o;
+  o.lora = {.rank = 4, .alpha = 8.0f, .seed = 3};
+  return o;
+}
+
+/// The QAT numerics of a checkpoint: mode "none", "4", "2", or "map" (its own mixed map, else the
+/// one that upstream's arrays were made with).
+inline Numerics QatNumericsOf(const ModelConfig& c, const std::string& mode) {
+  Numerics n;
+  if (mode == "none") return n;
+  n.quantise_weights = true;
+  n.act_bits = c.act_bits;
+  if (c.kv_bits < 8) n.kv_bits = ParseBits(std::to_string(c.kv_bits)).value();
+  const std::string fallback = "default=4,embedding=2,attn.v_proj=3,mhc_phi=1.58";
+  n.bits = BitMap::Parse(mode != "map"           ? mode
+                         : c.weight_bits.empty() ? fallback
+                                                 : c.weight_bits)
+               .value();
+  return n;
+}
+
+/// LoRA factors from arrays "<path>/A" and ".../B" as a state with zero moments.
+inline TrainState StateOf(const Backend& backend, const Npz& arrays, const std::string& prefix) {
+  TrainState state = backend.State();
+  for (auto& [name, values] : state.values) {
+    values = arrays.at(prefix + name).As<float>();
+    std::fill(state.first_moment[name].begin(), state.first_moment[name].end(), 0.0f);
+    std::fill(state.second_moment[name].begin(), state.second_moment[name].end(), 0.0f);
+  }
+  return state;
+}
+
+}  // namespace needle::test
