@@ -167,12 +167,11 @@ TEST_F(DataFile, ThatIsNotThereIsNotFound) {
 }
 
 TEST(Jsonl, ReadsTheReferenceTasksWithoutAProblem) {
-  const std::string dir = test::ReferenceDir();
-  if (dir.empty()) GTEST_SKIP() << "the reference set is not on this machine";
-  const auto train = LoadData(dir + "/data/train.jsonl", BadLines::kStop);
+  const std::string dir = std::string(NEEDLE_SOURCE_DIR) + "/examples/home";
+  const auto train = LoadData(dir + "/train.jsonl", BadLines::kStop);
   ASSERT_TRUE(train.ok()) << train.error().message();
   EXPECT_EQ(train->examples.size(), 800u);
-  const auto heldout = LoadData(dir + "/data/heldout.jsonl", BadLines::kStop);
+  const auto heldout = LoadData(dir + "/heldout.jsonl", BadLines::kStop);
   ASSERT_TRUE(heldout.ok()) << heldout.error().message();
   EXPECT_EQ(heldout->examples.size(), 200u);
 }

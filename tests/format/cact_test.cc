@@ -179,10 +179,9 @@ TEST(CactModel, GoesBackToUpstreamsTree) {
 }
 
 TEST(CactModel, DequantisesToUpstreamsValues) {
-  if (test::ReferenceDir().empty()) GTEST_SKIP() << "the large reference set is not here";
   for (const std::string bits : {"2", "4"}) {
     const TensorMap back = Opened(GoldenFile("tiny/w" + bits + ".cact")).ToParams();
-    const auto want = test::ReadNpz(test::ReferenceDir() + "/tiny/cq_params_" + bits + ".npz");
+    const auto want = test::ReadNpz(test::Golden("tiny/cq_params_" + bits + ".npz"));
     size_t compared = 0;
     for (const auto& leaf : want) {
       if (back.count(leaf.first) == 0) continue;
@@ -197,14 +196,12 @@ TEST(CactModel, DequantisesToUpstreamsValues) {
 }
 
 TEST(CactWriter, ReproducesEveryReferenceArchiveFromItsCheckpoint) {
-  const std::string reference = test::ReferenceDir();
-  if (reference.empty()) GTEST_SKIP() << "the large reference set is not here";
   const std::tuple<const char*, const char*, std::string> archives[] = {
       {"tiny", "w4", "4"},  {"tiny", "w2", "2"}, {"tiny", "mixed", kMixedMap},
       {"alt", "w4", "4"},   {"alt", "w2", "2"},  {"alt", "mixed", kMixedMap},
       {"plain", "w4", "4"}, {"d128", "w4", "4"}};
   for (const auto& archive : archives) {
-    const std::string name = std::get<0>(archive), folder = reference + "/" + name + "/";
+    const std::string name = std::get<0>(archive), folder = test::Golden(name + "/");
     SCOPED_TRACE(name + std::get<1>(archive));
     const auto checkpoint = LoadCheckpoint(folder + name + ".pkl");
     const auto want = ReadFile(folder + std::get<1>(archive) + ".cact");

@@ -20,7 +20,6 @@ namespace needle {
 namespace {
 
 using test::Golden;
-using test::ReferenceDir;
 
 std::vector<uint8_t> Bytes(const std::string& path) {
   Result<std::vector<uint8_t>> bytes = ReadFile(path);
@@ -159,24 +158,21 @@ TEST(Checkpoint, ReadsAFileWithAnArrayThatCrossesFrames) {
 }
 
 TEST(Checkpoint, EqualsUpstreamsArraysOnTheWholeReferenceSet) {
-  const std::string reference = ReferenceDir();
-  if (reference.empty()) GTEST_SKIP() << "the large reference set is not here";
   for (const std::string name : {"tiny/tiny.pkl", "alt/alt.pkl", "dec/dec.pkl"}) {
     SCOPED_TRACE(name);
     const std::string folder = name.substr(0, name.find('/'));
-    ExpectParamsEqual(Load(reference + "/" + name),
-                      test::ReadNpz(reference + "/" + folder + "/params.npz"));
+    ExpectParamsEqual(Load(Golden(name)), test::ReadNpz(Golden(folder + "/params.npz")));
   }
   // The float32 file holds the values before they were rounded to float16.
-  Checkpoint f32 = Load(reference + "/tiny/tiny_f32.pkl");
+  Checkpoint f32 = Load(Golden("tiny/tiny_f32.pkl"));
   for (auto& entry : f32.params) {
     EXPECT_EQ(entry.second.dtype, DType::kF32);
     entry.second = entry.second.As(DType::kF16);
   }
-  ExpectParamsEqual(f32, test::ReadNpz(reference + "/tiny/params.npz"));
+  ExpectParamsEqual(f32, test::ReadNpz(Golden("tiny/params.npz")));
   for (const std::string name : {"plain/plain.pkl", "d128/d128.pkl", "nano/nano.pkl"}) {
     SCOPED_TRACE(name);
-    EXPECT_FALSE(Load(reference + "/" + name).params.empty());
+    EXPECT_FALSE(Load(Golden(name)).params.empty());
   }
 }
 
@@ -322,13 +318,11 @@ TEST(Adapter, ReadsWhatUpstreamWrote) {
 }
 
 TEST(Adapter, EqualsTheEndOfUpstreamsTrajectory) {
-  const std::string reference = ReferenceDir();
-  if (reference.empty()) GTEST_SKIP() << "the large reference set is not here";
   for (const std::string name : {"tiny/none", "tiny/4", "alt/none", "alt/auto"}) {
     const std::string folder = name.substr(0, name.find('/')),
                       mode = name.substr(folder.size() + 1);
-    const Adapter adapter = LoadA(reference + "/" + folder + "/adapter_" + mode + ".pkl");
-    const test::Npz npz = test::ReadNpz(reference + "/" + folder + "/traj_" + mode + ".npz");
+    const Adapter adapter = LoadA(Golden(folder + "/adapter_" + mode + ".pkl"));
+    const test::Npz npz = test::ReadNpz(Golden(folder + "/traj_" + mode + ".npz"));
     size_t compared = 0;
     for (const auto& entry : adapter.lora)
       for (const char* side : {"A", "B"}) {

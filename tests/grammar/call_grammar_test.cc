@@ -238,7 +238,7 @@ json::Value ParsedIfText(const json::Value* value) {
 std::vector<Row> DataRows() {
   std::vector<Row> rows;
   for (const char* name : {"train", "heldout"}) {
-    std::ifstream in(test::ReferenceDir() + "/data/" + name + ".jsonl");
+    std::ifstream in(std::string(NEEDLE_SOURCE_DIR) + "/examples/home/" + name + ".jsonl");
     for (std::string line; std::getline(in, line);) {
       const json::Value value = Json(line);
       const json::Value* answers = value.Find("answers");
@@ -253,8 +253,7 @@ std::vector<Row> DataRows() {
 class CallGrammarData : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (test::ReferenceDir().empty()) GTEST_SKIP() << "no reference set beside the project";
-    Result<Tokenizer> loaded = Tokenizer::Load(test::ReferenceDir() + "/" + GetParam());
+    Result<Tokenizer> loaded = Tokenizer::Load(test::Golden(GetParam()));
     ASSERT_TRUE(loaded.ok()) << loaded.error().message();
     tokenizer_.emplace(std::move(*loaded));
     vocabulary_ = VocabularyOf(*tokenizer_);
@@ -369,8 +368,7 @@ TEST_P(CallGrammarData, RandomWalksUnderTheMaskParseAndFitTheSchema) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, CallGrammarData,
-                         ::testing::Values("tokenizer/tokenizer_1024.model",
-                                           "tokenizer/tokenizer_8192.model",
+                         ::testing::Values("text/tokenizer_1024.model", "text/tokenizer_8192.model",
                                            "nano/tokenizer.model"),
                          [](const auto& test_info) {
                            std::string name = test_info.param;

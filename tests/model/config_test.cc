@@ -59,8 +59,7 @@ TEST(ModelConfig, EffectiveWindowsEqualUpstreams) {
 }
 
 TEST(ModelConfig, EffectiveWindowsEqualTheReferenceFile) {
-  if (test::ReferenceDir().empty()) GTEST_SKIP() << "the large reference set is not here";
-  const test::Npz pieces = test::ReadNpz(test::ReferenceDir() + "/units/pieces.npz");
+  const test::Npz pieces = test::ReadNpz(test::Golden("ops/pieces.npz"));
   for (const std::string name : {"base", "needle"}) {
     ModelConfig c = Preset(name);
     EXPECT_EQ(c.EffectiveWindow(), pieces.at("kvwin_" + name).As<int>()[1]);

@@ -41,16 +41,14 @@ std::vector<int32_t> SomeIds(size_t n, int vocabulary) {
 }
 
 TEST(DecoderModel, DecodesGreedilyAsUpstreamDoes) {
-  const std::string reference = test::ReferenceDir();
-  if (reference.empty()) GTEST_SKIP() << "no reference set beside the project";
-  const Tokenizer tokenizer = *Tokenizer::Load(reference + "/tokenizer/tokenizer_1024.model");
+  const Tokenizer tokenizer = *Tokenizer::Load(test::Golden("text/tokenizer_1024.model"));
   for (const std::string name : {"tiny", "dec"}) {
-    std::ifstream in(reference + "/" + name + "/decode.json");
+    std::ifstream in(test::Golden(name + "/decode.json"));
     const std::string text((std::istreambuf_iterator<char>(in)), {});
     const json::Value cases = *json::Parse(text);
     ASSERT_GT(cases.items().size(), 0u);
     const auto engine = *Engine::FromCheckpoint(
-        *LoadCheckpoint(reference + "/" + name + "/" + name + ".pkl"), tokenizer, {.threads = 2});
+        *LoadCheckpoint(test::Golden(name + "/" + name + ".pkl")), tokenizer, {.threads = 2});
     Session session(engine);
     for (const json::Value& c : cases.items()) {
       const json::Value& want = *c.Find("batch_generate");

@@ -1,4 +1,5 @@
-// Test support: reads the uncompressed .npz archives of the reference set (and deflated ones).
+// Test support: reads the uncompressed .npz archives that upstream's arrays come in (and deflated
+// ones).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -125,14 +126,6 @@ inline Npz ReadNpz(const std::string& path) {
 
 inline std::string Golden(const std::string& name) {
   return std::string(NEEDLE_GOLDEN_DIR) + "/" + name;
-}
-
-/// The large reference set beside the project, or "" when it is not there. NEEDLE_REFERENCE names
-/// it.
-inline std::string ReferenceDir() {
-  if (const char* env = std::getenv("NEEDLE_REFERENCE")) return env;
-  const std::string beside = std::string(NEEDLE_SOURCE_DIR) + "/../shared/reference";
-  return std::filesystem::exists(beside) ? beside : "";
 }
 
 }  // namespace needle::test

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,21 +14,12 @@
 
 namespace needle::test {
 
-/// The path of a reference file: the copy in tests/golden, else in the large reference set.
-inline std::string ReferenceFile(const std::string& name) {
-  const std::string golden = Golden(name);
-  if (std::filesystem::exists(golden)) return golden;
-  return ReferenceDir() + "/" + name;
-}
+inline bool HasReference(const std::string& name) { return std::filesystem::exists(Golden(name)); }
 
-inline bool HasReference(const std::string& name) {
-  return std::filesystem::exists(ReferenceFile(name));
-}
-
-inline Npz ReferenceNpz(const std::string& name) { return ReadNpz(ReferenceFile(name)); }
+inline Npz ReferenceNpz(const std::string& name) { return ReadNpz(Golden(name)); }
 
 inline Checkpoint ReferenceModel(const std::string& name) {
-  Result<Checkpoint> loaded = LoadCheckpoint(ReferenceFile(name + "/" + name + ".pkl"));
+  Result<Checkpoint> loaded = LoadCheckpoint(Golden(name + "/" + name + ".pkl"));
   if (!loaded.ok()) throw std::runtime_error(loaded.error().message());
   return *std::move(loaded);
 }

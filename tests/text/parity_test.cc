@@ -10,11 +10,7 @@ namespace {
 
 class TextParity : public testing::TestWithParam<int> {
  protected:
-  void SetUp() override {
-    files_ = GetParam() == 1024 ? test::FilesOf1024() : test::FilesOf8192();
-    if (files_.model.empty())
-      GTEST_SKIP() << "the reference set is not on this machine; NEEDLE_REFERENCE names its folder";
-  }
+  void SetUp() override { files_ = test::FilesOf(GetParam()); }
   test::VocabularyFiles files_;
 };
 

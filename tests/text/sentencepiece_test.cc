@@ -15,9 +15,7 @@ namespace {
 class SentencePieceOracle : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    files_ = GetParam() == 1024 ? test::FilesOf1024() : test::FilesOf8192();
-    if (files_.model.empty())
-      GTEST_SKIP() << "the reference set is not on this machine; NEEDLE_REFERENCE names its folder";
+    files_ = test::FilesOf(GetParam());
     ours_ = std::make_unique<Tokenizer>(test::LoadModel(files_.model));
     const std::vector<uint8_t> written = ours_->ToModelProto();
     const auto status = theirs_.LoadFromSerializedProto(

@@ -1,4 +1,4 @@
-// Test support for src/text: files of the goldens and of the reference set, small tokenizers.
+// Test support for src/text: files of the goldens, small tokenizers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,21 +35,16 @@ inline std::vector<std::string> FileLines(const std::string& path) {
   return lines;
 }
 
-/// The files of one vocabulary size; empty paths when they are not on this machine.
+/// The files of one vocabulary size.
 struct VocabularyFiles {
   std::string model, blob, edge_tokens, decode_random, edge = Golden("text/edge.jsonl");
 };
 
-inline VocabularyFiles FilesOf1024() {
-  return {Golden("text/tokenizer_1024.model"), Golden("text/tokenizer_1024.blob"),
-          Golden("text/edge_tokens_1024.jsonl"), Golden("text/decode_random_1024.json")};
-}
-
-inline VocabularyFiles FilesOf8192() {
-  const std::string dir = ReferenceDir();
-  if (dir.empty()) return {};
-  return {dir + "/tokenizer/tokenizer_8192.model", dir + "/units/tokenizer_8192.blob",
-          dir + "/units/edge_tokens_8192.jsonl", dir + "/units/decode_random_8192.json"};
+/// `pieces`: 1024 or 8192.
+inline VocabularyFiles FilesOf(int pieces) {
+  const std::string n = std::to_string(pieces);
+  return {Golden("text/tokenizer_" + n + ".model"), Golden("text/tokenizer_" + n + ".blob"),
+          Golden("text/edge_tokens_" + n + ".jsonl"), Golden("text/decode_random_" + n + ".json")};
 }
 
 inline Tokenizer LoadModel(const std::string& path) {

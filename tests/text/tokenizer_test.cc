@@ -32,7 +32,7 @@ std::vector<std::string> Texts(const Tokenizer& t, std::string_view text) {
 }
 
 const Tokenizer& Golden1024() {
-  static const Tokenizer tokenizer = test::LoadModel(test::FilesOf1024().model);
+  static const Tokenizer tokenizer = test::LoadModel(test::FilesOf(1024).model);
   return tokenizer;
 }
 
@@ -331,15 +331,15 @@ TEST(TokenizerModel, RefusesNormalisationThatItDoesNotDo) {
 }
 
 TEST(TokenizerFile, IsRecognisedByItsContent) {
-  const auto model = Tokenizer::Load(test::FilesOf1024().model);
-  const auto blob = Tokenizer::Load(test::FilesOf1024().blob);
+  const auto model = Tokenizer::Load(test::FilesOf(1024).model);
+  const auto blob = Tokenizer::Load(test::FilesOf(1024).blob);
   ASSERT_TRUE(model.ok()) << model.error().message();
   ASSERT_TRUE(blob.ok()) << blob.error().message();
   EXPECT_TRUE(model->ToBlob() == blob->ToBlob());
 }
 
 TEST(TokenizerFile, ThatIsSomethingElseIsRefusedByName) {
-  const std::string path = test::FilesOf1024().edge;
+  const std::string path = test::FilesOf(1024).edge;
   const auto t = Tokenizer::Load(path);
   ASSERT_FALSE(t.ok());
   EXPECT_EQ(t.error().code(), Code::kCorruptFile);

@@ -50,7 +50,7 @@ CpuBackendOptions OptionsFor(const Case& c, const ModelConfig& config) {
 
 json::Value ReadRun(const Case& c) {
   const Result<std::string> text =
-      ReadTextFile(ReferenceFile(std::string(c.model) + "/traj_" + c.mode + ".json"));
+      ReadTextFile(Golden(std::string(c.model) + "/traj_" + c.mode + ".json"));
   EXPECT_TRUE(text.ok());
   return *json::Parse(*text);
 }
