@@ -8,13 +8,14 @@
 
 #include "base/file.h"
 #include "needle/command.h"
+#include "needle/profile_report.h"
 
 namespace needle::cli {
 namespace {
 
 struct FinetuneArgs {
   BaseArgs base;
-  std::string data, out, folder = "checkpoints", log, device = "auto";
+  std::string data, out, folder = "checkpoints", log, profile, device = "auto";
   std::string qat = "auto", packing = "tree", long_examples = "error";
   FinetuneOptions options;
 };
@@ -199,10 +200,12 @@ Status Run(FinetuneArgs& args) {
   PrintLine("backend", "cpu  float32");
   NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
   Printer printer(args, base.window());
+  const ProfileReport profile(args.profile);
   const Result<FinetuneReport> report = Finetune(base, args.data, args.options, &printer);
   const Status finished = printer.Finish();
   NEEDLE_TRY(report);
   NEEDLE_TRY(finished);
+  NEEDLE_TRY(profile.Finish(args.options.threads));
   if (report->interrupted) {
     PrintLine("stopped", fmt::format("after step {}/{}; go on with the same command and --resume",
                                      report->steps_done, report->total_steps));
@@ -282,6 +285,8 @@ void AddFinetune(Options& app, Command* chosen) {
   c.Flag("--skip-bad", &o.skip_bad, "leave lines with problems out instead of stopping");
   c.Flag("--resume", &o.resume, "go on with a run that was stopped, from OUT.state");
   c.Add("--log", &args->log, "JSON line a step and an epoch");
+  c.Add("--profile", &args->profile,
+        "say where the time went, and write the tasks to this file for Chrome's trace viewer");
   c.Add("--device", &args->device, "auto or cpu");
   c.AddThreads(&o.threads);
   c.AddJson();

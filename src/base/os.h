@@ -59,6 +59,9 @@ bool ProcessRuns(uint32_t id);
 /// Processors that this process may run on by its affinity; at least 1.
 int AffinityThreads();
 
+/// Processor time that the calling thread has used, in nanoseconds.
+uint64_t ThreadNanoseconds();
+
 /// The system's words for "the disk is full".
 std::string DiskFullReason();
 

@@ -193,6 +193,12 @@ void KillThisProcess() {
   std::_Exit(137);
 }
 
+uint64_t ThreadNanoseconds() {
+  timespec t = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
 int AffinityThreads() {
 #ifdef __linux__
   // The mask's size follows the machine's largest processor number, so it is grown until it fits.

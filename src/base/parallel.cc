@@ -14,6 +14,7 @@
 
 #include "base/cgroup.h"
 #include "base/os.h"
+#include "base/profile.h"
 
 namespace needle {
 namespace {
@@ -166,6 +167,14 @@ void ThreadPool::Run(size_t tasks, const std::function<void(size_t, int)>& fn) {
   impl_->OpenDoor(fn, tasks);
   impl_->TakeTasks(0);
   impl_->CloseDoorAndWait();
+}
+
+void ThreadPool::Run(const char* phase, size_t tasks, const std::function<void(size_t, int)>& fn) {
+  if (!Profile::Active()) return Run(tasks, fn);
+  Run(tasks, [&](size_t task, int worker) {
+    const ProfileTask scope(phase);
+    fn(task, worker);
+  });
 }
 
 }  // namespace needle

@@ -30,6 +30,9 @@ class ThreadPool {
   /// Calls fn(task, worker) for each task in [0, tasks), each once, in any order, on the workers;
   /// worker in [0, threads()) says which scratch space to use. Returns when all are done.
   void Run(size_t tasks, const std::function<void(size_t task, int worker)>& fn);
+  /// The same, and a Profile (base/profile.h) that is alive hears of each task. `phase` is a
+  /// literal.
+  void Run(const char* phase, size_t tasks, const std::function<void(size_t task, int worker)>& fn);
 
  private:
   struct Impl;

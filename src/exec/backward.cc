@@ -89,7 +89,7 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
   std::vector<double> loss(tasks);
   std::vector<float> dnorm(all ? tasks * d_.D : 0);
   const MatView<float> x = acts.X(d_.L, width);
-  pool_.Run(tasks, [&](size_t task, int worker) {
+  pool_.Run("head", tasks, [&](size_t task, int worker) {
     Scratch& s = scratch_[static_cast<size_t>(worker)];
     const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, R - begin);
     const MatView<float> mean = s.a.Matrix(m, d_.D);
@@ -121,7 +121,7 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
     for (size_t task = 0; task < tasks; ++task)
       AddTo(sink->all->final_norm, {&dnorm[task * d_.D], d_.D});
     const MatView<float> dtable = sink->all->embedding;
-    pool_.Run(CeilDiv(d_.V, kColumns), [&](size_t task, int worker) {
+    pool_.Run("head weight gradient", CeilDiv(d_.V, kColumns), [&](size_t task, int worker) {
       const size_t begin = task * kColumns, m = std::min(kColumns, d_.V - begin);
       k_.gemm_tn(m, d_.D, R, b.dlogits.data() + begin, d_.V, b.hidden.data(), d_.D,
                  dtable.Row(begin), d_.D,
@@ -135,7 +135,8 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
 
 void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts, bool clear_own,
                            const GradientSink& sink) {
-  const size_t T = rows.count(), blocks = CeilDiv(T, kRowBlock);
+  const size_t T = rows.count();
+  const RowBlocks blocks(T);
   Backward& b = *back_;
   b.dc.Reserve(T * d_.C);
   b.du.Reserve(T * d_.D);
@@ -158,33 +159,31 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
       std::fill_n(b.dval_conv[n].Reserve(T * d_.D), T * d_.D, 0.0f);
       if (clear_own) std::fill_n(b.dval[n].data() + rows.first * d_.D, T * d_.D, 0.0f);
     }
-    b.small.Reserve(blocks * SmallGrads(d_, nullptr).size);
+    b.small.Reserve(blocks.count * SmallGrads(d_, nullptr).size);
   }
   for (size_t l = d_.L; l-- > 0;) {
     if (sink.lora) {
       PackLora(l, *sink.lora);
     } else {
-      std::fill_n(b.small.data(), blocks * SmallGrads(d_, nullptr).size, 0.0f);
+      std::fill_n(b.small.data(), blocks.count * SmallGrads(d_, nullptr).size, 0.0f);
     }
     if (clear_own) std::fill_n(b.dkv[l].data() + rows.first * 2 * d_.KE, T * 2 * d_.KE, 0.0f);
-    pool_.Run(blocks, [&](size_t task, int worker) {
-      const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
-      BackwardOut(rows, l, begin, m, acts, sink, scratch_[static_cast<size_t>(worker)]);
+    pool_.Run("backward out", blocks.count, [&](size_t task, int worker) {
+      BackwardOut(rows, l, blocks[task], acts, sink, scratch_[static_cast<size_t>(worker)]);
     });
-    pool_.Run(d_.K, [&](size_t head, int worker) {
+    pool_.Run("backward attention", d_.K, [&](size_t head, int worker) {
       BackwardAttention(rows, l, head, context, acts, scratch_[static_cast<size_t>(worker)]);
     });
-    pool_.Run(blocks, [&](size_t task, int worker) {
-      const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
-      BackwardIn(rows, l, begin, m, acts, sink, scratch_[static_cast<size_t>(worker)]);
+    pool_.Run("backward in", blocks.count, [&](size_t task, int worker) {
+      BackwardIn(rows, l, blocks[task], acts, sink, scratch_[static_cast<size_t>(worker)]);
     });
     WeightGradients(l, acts, sink);
-    if (sink.all) AddSmallGradients(l, blocks, *sink.all);
+    if (sink.all) AddSmallGradients(l, blocks.count, *sink.all);
   }
   if (!sink.all) return;
   EngramsBackward(rows, context, acts, *sink.all);
   const MatView<float> dx0 = b.Dx(0, T, d_.S * d_.D);
-  pool_.Run(CeilDiv(d_.D, kColumns), [&](size_t task, int worker) {
+  pool_.Run("embedding gradient", CeilDiv(d_.D, kColumns), [&](size_t task, int worker) {
     const size_t begin = task * kColumns, n = std::min(kColumns, d_.D - begin);
     const MatView<float> sum = scratch_[static_cast<size_t>(worker)].a.Matrix(T, n);
     for (size_t t = 0; t < T; ++t)
@@ -200,16 +199,15 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
   });
 }
 
-void Executor::BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, Activations& acts,
+void Executor::BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                            const GradientSink& sink, Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
-  const size_t width = d_.S * d_.D, D = d_.D;
+  const size_t width = d_.S * d_.D, D = d_.D, begin = at.begin, m = at.m;
   const bool need_dx = sink.all || l > 0;
   const SmallGrads small(
-      d_,
-      sink.all ? back.small.data() + begin / kRowBlock * SmallGrads(d_, nullptr).size : nullptr);
+      d_, sink.all ? back.small.data() + at.index * SmallGrads(d_, nullptr).size : nullptr);
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
   const MatView<const float> c{a.c.data() + begin * d_.C, m, d_.C};
   const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
@@ -276,16 +274,15 @@ void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Contex
   }
 }
 
-void Executor::BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Activations& acts,
+void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                           const GradientSink& sink, Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
   const LaneView<const float>& lanes = w_.view().lanes[l];
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
-  const size_t width = d_.S * d_.D, D = d_.D;
+  const size_t width = d_.S * d_.D, D = d_.D, begin = at.begin, m = at.m;
   const SmallGrads small(
-      d_,
-      sink.all ? back.small.data() + begin / kRowBlock * SmallGrads(d_, nullptr).size : nullptr);
+      d_, sink.all ? back.small.data() + at.index * SmallGrads(d_, nullptr).size : nullptr);
   const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
   const MatView<float> dqkvg{back.dqkvg.data() + begin * d_.NQ, m, d_.NQ};
   const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
@@ -398,6 +395,13 @@ void Executor::WeightGradients(size_t l, Activations& acts, const GradientSink& 
             {std::min(kColumns, p.M - n), p.N, p.a + n, p.lda, p.b, p.ldb, p.c + n * p.ldc, p.ldc});
     }
   };
+  // The projections that read the same rows share one product for dA.
+  const size_t shared = sink.lora ? kOut * sink.lora->rank : 0;
+  if (sink.lora) {
+    std::fill_n(b.da.Reserve(d_.D * shared), d_.D * shared, 0.0f);
+    add({d_.D, shared, b.h.data(), d_.D, b.g.data(), kProjections * sink.lora->rank, b.da.data(),
+         shared});
+  }
   for (size_t p = 0; p < kProjections; ++p) {
     const float* x = p == kOut ? b.o.data() : b.h.data();
     const float* dy = p == kOut ? b.dp.data() : b.dqkvg.data() + d_.column[p];
@@ -408,7 +412,7 @@ void Executor::WeightGradients(size_t l, Activations& acts, const GradientSink& 
     } else if (!sink.lora->a[l][p].empty()) {
       const size_t R = sink.lora->rank, stride = kProjections * R;
       const MatView<float> da = sink.lora_grad->a[l][p], db = sink.lora_grad->b[l][p];
-      add({in, R, x, in, b.g.data() + p * R, stride, da.data(), da.stride()});
+      if (p == kOut) add({in, R, x, in, b.g.data() + p * R, stride, da.data(), da.stride()});
       add({R, d_.width[p], b.xa.data() + p * R, stride, dy, ldy, db.data(), db.stride()});
     }
   }
@@ -422,11 +426,16 @@ void Executor::WeightGradients(size_t l, Activations& acts, const GradientSink& 
       column += dphi.cols();
     }
   }
-  pool_.Run(products.size(), [&](size_t task, int worker) {
+  pool_.Run("weight gradients", products.size(), [&](size_t task, int worker) {
     const Product& p = products[task];
     k_.gemm_tn(p.M, p.N, T, p.a, p.lda, p.b, p.ldb, p.c, p.ldc,
                scratch_[static_cast<size_t>(worker)].pack.Reserve(k_.PackedSize(T, p.N)));
   });
+  for (size_t p = 0; p < kOut && sink.lora; ++p) {
+    const MatView<float> da = sink.lora_grad->a[l][p];
+    for (size_t i = 0; i < da.rows(); ++i)
+      AddTo(da.RowSpan(i), {b.da.data() + i * shared + p * sink.lora->rank, da.cols()});
+  }
 }
 
 void Executor::AddSmallGradients(size_t l, size_t blocks, const ModelView<float>& grads) {
@@ -461,7 +470,7 @@ void Executor::EngramsBackward(const Rows& rows, Context& context, Activations& 
   for (size_t n = 0; n < acts.sites.size(); ++n) {
     const SiteView<float>& g = grads.sites[n];
     // The convolution, a few columns a task: rows above are reached by many rows below.
-    pool_.Run(CeilDiv(D, kColumns), [&](size_t task, int) {
+    pool_.Run("engram gradients", CeilDiv(D, kColumns), [&](size_t task, int) {
       const size_t begin = task * kColumns, count = std::min(kColumns, D - begin);
       EngramConvBackward<float>(
           MatView<const float>(context.val[n].data(), rows.total(), D).Cols(begin, count),
@@ -478,20 +487,21 @@ void Executor::EngramsBackward(const Rows& rows, Context& context, Activations& 
     }
     const std::array<MatView<float>, 2> dw = {g.key, g.value};
     const size_t slices = CeilDiv(D, kColumns);
-    pool_.Run(2 * slices, [&](size_t task, int worker) {
+    pool_.Run("engram gradients", 2 * slices, [&](size_t task, int worker) {
       const size_t half = task / slices, begin = task % slices * kColumns;
       const size_t count = std::min(kColumns, D - begin);
       k_.gemm_tn(ED, count, T, acts.sites[n].e.data(), ED, dkv.data() + half * D + begin, 2 * D,
                  dw[half].data() + begin, dw[half].stride(),
                  scratch_[static_cast<size_t>(worker)].pack.Reserve(k_.PackedSize(T, count)));
     });
-    pool_.Run(CeilDiv(T, kRowBlock), [&](size_t task, int) {
-      const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
+    const RowBlocks blocks(T);
+    pool_.Run("engram gradients", blocks.count, [&](size_t task, int) {
+      const auto [index, begin, m] = blocks[task];
       k_.gemm(m, ED, 2 * D, dkv.Row(begin), 2 * D, 1, w_.site(n).kv_t.data(), de.Row(begin), ED,
               false);
     });
     const size_t sub = g.table.cols(), per_table = g.table.rows() / d_.tables;
-    pool_.Run(d_.tables, [&](size_t j, int) {
+    pool_.Run("engram gradients", d_.tables, [&](size_t j, int) {
       for (size_t t = 0; t < T; ++t) {
         const int32_t slot = acts.slots[t * d_.tables + j];
         if (slot < 0) continue;

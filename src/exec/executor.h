@@ -21,6 +21,8 @@
 
 namespace needle {
 
+struct RowBlock;  // exec/scratch.h
+
 /// What later rows read of earlier ones: keys, values and engram values.
 struct Context {
   std::vector<Buffer<float>> kv;   // [L] of [capacity, 2 KE]: rotated keys, then values
@@ -114,11 +116,11 @@ class Executor {
                    const GradientSink& sink);
   void EngramsBackward(const Rows& rows, Context& context, Activations& acts,
                        const ModelView<float>& grads);
-  void BackwardOut(const Rows& rows, size_t l, size_t begin, size_t m, Activations& acts,
+  void BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                    const GradientSink& sink, Scratch& s);
   void BackwardAttention(const Rows& rows, size_t l, size_t head, Context& context,
                          Activations& acts, Scratch& s);
-  void BackwardIn(const Rows& rows, size_t l, size_t begin, size_t m, Activations& acts,
+  void BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                   const GradientSink& sink, Scratch& s);
   void PackLora(size_t l, const LoraView<const float>& lora);
   void LoraRows(size_t l, size_t begin, size_t m, const LoraView<const float>& lora);

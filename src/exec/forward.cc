@@ -81,15 +81,15 @@ void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
   acts.sites.resize(sites);
   if (sites == 0) return;
   acts.slots.resize(T * d_.tables);
-  const size_t blocks = CeilDiv(T, kRowBlock);
+  const RowBlocks blocks(T);
   const int act_bits = w_.numerics().act_bits;
   for (Activations::Site& site : acts.sites) {
     site.e.Reserve(T * d_.ED);
     site.key.Reserve(T * d_.D);
     site.val.Reserve(T * d_.D);
   }
-  pool_.Run(blocks, [&](size_t task, int worker) {
-    const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
+  pool_.Run("engrams", blocks.count, [&](size_t task, int worker) {
+    const auto [index, begin, m] = blocks[task];
     for (size_t i = begin; i < begin + m; ++i)
       EngramSlots(rows.tokens, rows.parent, static_cast<int32_t>(rows.first + i), c.engram_orders,
                   c.EngramHeads(), static_cast<uint32_t>(c.engram_slots),
@@ -113,9 +113,9 @@ void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
       }
     }
   });
-  pool_.Run(blocks * sites, [&](size_t task, int) {
-    const size_t n = task / blocks, begin = task % blocks * kRowBlock;
-    const size_t m = std::min(kRowBlock, T - begin);
+  pool_.Run("engrams", blocks.count * sites, [&](size_t task, int) {
+    const size_t n = task / blocks.count;
+    const auto [index, begin, m] = blocks[task % blocks.count];
     EngramConvForward<float>({context.val[n].data(), rows.total(), d_.D}, rows.parent,
                              w_.view().sites[n].taps, c.ConvDilation(), rows.first + begin,
                              {acts.sites[n].val.data() + begin * d_.D, m, d_.D});
@@ -124,15 +124,16 @@ void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
 
 void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
                        MatView<float> cells) {
-  const size_t T = rows.count(), blocks = CeilDiv(T, kRowBlock), width = d_.S * d_.D;
+  const size_t T = rows.count(), width = d_.S * d_.D;
+  const RowBlocks blocks(T);
   context.Reserve(d_, w_.config().engram_layers.size(), rows.total(), rows.first);
   Prepare(rows, acts);
   Engrams(rows, context, acts);
   for (size_t l = 0; l <= d_.L; ++l) {
     // One pass over the rows: the end of layer l - 1 and the beginning of layer l.
-    pool_.Run(blocks, [&](size_t task, int worker) {
+    pool_.Run("forward rows", blocks.count, [&](size_t task, int worker) {
       Scratch& s = scratch_[static_cast<size_t>(worker)];
-      const size_t begin = task * kRowBlock, m = std::min(kRowBlock, T - begin);
+      const auto [index, begin, m] = blocks[task];
       if (l == 0) {
         const MatView<float> x = acts.X(0, width).Rows(begin, m);
         EmbeddingForward<float>(w_.embedding(), {&rows.tokens[rows.first + begin], m},
@@ -148,7 +149,7 @@ void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
       if (l < d_.L) PhaseIn(rows, l, begin, m, context, acts, s);
     });
     if (l == d_.L) break;
-    pool_.Run(key_blocks_.size() * d_.K, [&](size_t task, int worker) {
+    pool_.Run("forward attention", key_blocks_.size() * d_.K, [&](size_t task, int worker) {
       Attend(rows, l, task % d_.K, key_blocks_[task / d_.K], context, acts,
              scratch_[static_cast<size_t>(worker)]);
     });
@@ -264,7 +265,7 @@ void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, Mat
 void Executor::Logits(const Rows& rows, Activations& acts, std::span<const int32_t> row,
                       MatView<float> logits) {
   const MatView<const float> x = acts.X(d_.L, d_.S * d_.D);
-  pool_.Run(CeilDiv(row.size(), kHeadBlock), [&](size_t task, int worker) {
+  pool_.Run("logits", CeilDiv(row.size(), kHeadBlock), [&](size_t task, int worker) {
     const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, row.size() - begin);
     const MatView<float> h = scratch_[static_cast<size_t>(worker)].a.Matrix(m, d_.D);
     for (size_t i = 0; i < m; ++i)

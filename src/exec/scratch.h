@@ -11,6 +11,24 @@ inline constexpr size_t kRowBlock = 84;    // a multiple of both micro-kernels' 
 inline constexpr size_t kQueryBlock = 64;  // queries of one attention call
 inline constexpr size_t kHeadBlock = 84;   // target rows of one task
 
+/// Rows [begin, begin + m) of a pass over T rows.
+struct RowBlock {
+  size_t index, begin, m;
+};
+
+/// Equal blocks of at most kRowBlock rows; several are a multiple of four, so that two or four
+/// workers end at the same time. By shape alone.
+struct RowBlocks {
+  size_t T, count;
+  explicit RowBlocks(size_t rows) : T(rows), count(CeilDiv(rows, kRowBlock)) {
+    if (count > 2) count = CeilDiv(count, 4) * 4;
+  }
+  RowBlock operator[](size_t i) const {
+    const size_t begin = i * T / count;
+    return {i, begin, (i + 1) * T / count - begin};
+  }
+};
+
 /// One worker's space; each function reserves what it uses.
 struct Executor::Scratch {
   Buffer<float> a, b, c, d, e, f, attention, logits, pack;
@@ -35,6 +53,7 @@ struct Executor::Backward {
   Buffer<float> h, o;   // [T, D], [T, A] inputs of the projections (quantised)
   Buffer<float> dp;     // [T, D]
   Buffer<float> xa, g;  // [T, 5 R] x A and dy B^T, scaled
+  Buffer<float> da;     // [D, 4 R] gradients of A of q, k, v and gate
   Buffer<float> a_in, a_out, b_t[kProjections];  // panels of the LoRA factors of a layer
   std::vector<Buffer<float>> dkv;                // [L] of [total, 2 KE]
   std::vector<Buffer<float>> dval;               // [sites] of [total, D] (all parameters only)

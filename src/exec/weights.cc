@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/profile.h"
+#include "kernels/profiled.h"
+
 namespace needle {
 namespace {
 
@@ -55,7 +58,7 @@ Weights::Weights(const ModelConfig& config, const Kernels& kernels, ParamArrays<
                  const Numerics& numerics, bool backward, bool all_parameters, ThreadPool& pool)
     : config_(config),
       dims_(config),
-      kernels_(&kernels),
+      kernels_(Profile::Active() ? &ProfiledKernels(kernels) : &kernels),
       params_(std::move(params)),
       view_(static_cast<const ParamArrays<float>&>(params_).View(config)),
       numerics_(numerics),
@@ -72,13 +75,13 @@ Bits Weights::BitsFor(const std::string& path) const {
 
 void Weights::PackAll(ThreadPool& pool) {
   PackFrozen(pool);
-  pool.Run(dims_.L * kProjections, [&](size_t task, int) {
+  pool.Run("pack weights", dims_.L * kProjections, [&](size_t task, int) {
     PackProjection(task / kProjections, static_cast<Projection>(task % kProjections), nullptr);
   });
 }
 
 void Weights::PackAdapted(const LoraView<const float>& lora, ThreadPool& pool) {
-  pool.Run(dims_.L * kProjections, [&](size_t task, int) {
+  pool.Run("pack weights", dims_.L * kProjections, [&](size_t task, int) {
     const size_t l = task / kProjections, p = task % kProjections;
     if (!lora.a[l][p].empty()) PackProjection(l, static_cast<Projection>(p), &lora);
   });
@@ -123,7 +126,7 @@ std::vector<float> Weights::QuantisedRows(const std::string& path, MatView<const
   if (bits == Bits::kNone) return rows;
   const size_t count = grouped_on_rows ? w.rows() : w.cols(), cols = rows.size() / count;
   constexpr size_t kPerTask = 256;
-  pool.Run(CeilDiv(count, kPerTask), [&](size_t task, int) {
+  pool.Run("quantise weights", CeilDiv(count, kPerTask), [&](size_t task, int) {
     const size_t first = task * kPerTask, n = std::min(kPerTask, count - first);
     kernels_->fake_quantise({rows.data() + first * cols, n, cols}, cols, bits, kGroup);
   });

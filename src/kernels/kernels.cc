@@ -30,6 +30,7 @@ const Kernels& Table() {
     FillRows(t);
     FillLanes(t);
     FillQuantise(t);
+    FillPeak(t);
     return t;
   }();
   return table;

@@ -172,6 +172,9 @@ struct Kernels {
   /// FakeQuantizeActivations of each row.
   void (*fake_quantise_activations)(MatView<float> x, int bits) = nullptr;
 
+  /// `rounds` of independent multiply-adds in registers, from and to *value; returns their FLOP.
+  double (*multiply_adds)(size_t rounds, float* value) = nullptr;
+
   // --- Flat arrays ------------------------------------------------------------------------------
 
   float (*dot)(const float* a, const float* b, size_t n) = nullptr;

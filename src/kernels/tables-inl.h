@@ -18,6 +18,7 @@ void FillElementwise(Kernels& table);
 void FillRows(Kernels& table);
 void FillLanes(Kernels& table);
 void FillQuantise(Kernels& table);
+void FillPeak(Kernels& table);
 
 const Kernels& Table();
 

@@ -56,7 +56,7 @@ class CpuBackend final : public Backend {
     result.grad_norm = Norm();
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) return result;
     const auto norm = static_cast<float>(result.grad_norm);
-    pool_.Run(CeilDiv(values_.size(), kPerTask), [&](size_t task, int) {
+    pool_.Run("optimiser", CeilDiv(values_.size(), kPerTask), [&](size_t task, int) {
       const size_t at = task * kPerTask, n = std::min(kPerTask, values_.size() - at);
       weights_.kernels().adamw(options_.adamw, scalars, norm, {&grads_[at], n}, {&values_[at], n},
                                {&first_[at], n}, {&second_[at], n});
@@ -210,7 +210,7 @@ class CpuBackend final : public Backend {
 
   double Norm() {
     std::vector<double> partial(CeilDiv(grads_.size(), kPerTask));
-    pool_.Run(partial.size(), [&](size_t task, int) {
+    pool_.Run("optimiser", partial.size(), [&](size_t task, int) {
       const size_t at = task * kPerTask, n = std::min(kPerTask, grads_.size() - at);
       partial[task] = weights_.kernels().sum_squares(&grads_[at], n);
     });
