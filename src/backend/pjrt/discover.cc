@@ -119,15 +119,6 @@ void SearchSite(const Platform& p, const std::string& site, std::vector<Candidat
 
 // ------------------------------------------------------------------ PJRT_NAMES_AND_LIBRARY_PATHS
 
-Kind KindNamed(const std::string& name) {
-  std::string lower = name;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (lower == "mps" || lower == "mtl") return Kind::kMetal;
-  for (const KindRow& row : kKinds)
-    if (lower == row.name && row.kind != Kind::kCpu) return row.kind;
-  return Kind::kOther;
-}
-
 Result<NamedValue> OptionOf(const std::string& name, const json::Value& value,
                             const std::string& path) {
   if (value.is_string()) return NamedValue{name, value.as_string()};
@@ -227,6 +218,16 @@ std::string HiddenBy(const Platform& p, std::initializer_list<const char*> varia
 std::string_view Name(Kind kind) { return RowOf(kind).name; }
 std::string_view JaxName(Kind kind) { return RowOf(kind).jax; }
 bool IsGpu(Kind kind) { return RowOf(kind).jax == "gpu" || kind == Kind::kMetal; }
+
+Kind KindNamed(const std::string& name) {
+  std::string lower = name;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (lower == "mps" || lower == "mtl") return Kind::kMetal;
+  if (lower == "sycl") return Kind::kOneapi;
+  for (const KindRow& row : kKinds)
+    if (lower == row.name && row.kind != Kind::kCpu) return row.kind;
+  return Kind::kOther;
+}
 
 const std::vector<Kind>& KnownKinds() {
   static const std::vector<Kind> kinds = {Kind::kCuda,  Kind::kRocm, Kind::kOneapi,

@@ -30,6 +30,8 @@ std::string_view Name(Kind kind);
 /// As JAX calls the platform: "gpu" for CUDA, ROCm and oneAPI; "metal", "tpu", "cpu".
 std::string_view JaxName(Kind kind);
 bool IsGpu(Kind kind);
+/// The kind that a plugin's platform or a person's word names, in any case; kOther when none.
+Kind KindNamed(const std::string& name);
 /// All kinds that have a plugin at a known place, in the order of the table that people see.
 const std::vector<Kind>& KnownKinds();
 

@@ -224,11 +224,12 @@ std::string CacheFolder(const Platform& p) {
   return p.Env("HOME") + "/.cache/needle";
 }
 
-std::vector<std::pair<std::string, std::string>> MissingEnvironment(const Platform& p) {
+std::vector<std::pair<std::string, std::string>> MissingEnvironment(const Platform& p, bool quiet) {
   std::vector<std::pair<std::string, std::string>> missing;
   if (p.os == Os::kMacOs && !p.HasEnv("ENABLE_PJRT_COMPATIBILITY"))
     missing.emplace_back("ENABLE_PJRT_COMPATIBILITY", "1");
-  if (!p.HasEnv("TF_CPP_MIN_LOG_LEVEL")) missing.emplace_back("TF_CPP_MIN_LOG_LEVEL", "2");
+  if (!p.HasEnv("TF_CPP_MIN_LOG_LEVEL"))
+    missing.emplace_back("TF_CPP_MIN_LOG_LEVEL", quiet ? "3" : "2");
   return missing;
 }
 

@@ -56,8 +56,10 @@ Hardware HardwareOf(const Platform& platform);
 std::string CacheFolder(const Platform& platform);
 
 /// What must be in the environment before a plugin is loaded and is not there yet: plugins on macOS
-/// want ENABLE_PJRT_COMPATIBILITY, and all log a lot without TF_CPP_MIN_LOG_LEVEL.
-std::vector<std::pair<std::string, std::string>> MissingEnvironment(const Platform& platform);
+/// want ENABLE_PJRT_COMPATIBILITY, and all log a lot without TF_CPP_MIN_LOG_LEVEL. `quiet` keeps
+/// their errors off too: XLA's CPU plugin takes each program from a cache for another machine's.
+std::vector<std::pair<std::string, std::string>> MissingEnvironment(const Platform& platform,
+                                                                    bool quiet = false);
 
 /// The number in --xla_force_host_platform_device_count of XLA_FLAGS, which CPU plugins leave to
 /// their host; 1 when it is not there or is no number.

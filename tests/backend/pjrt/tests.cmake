@@ -12,3 +12,16 @@ add_executable(pjrt_model_test ${pjrt_model_sources})
 target_link_libraries(pjrt_model_test PRIVATE needle_test_support needle_backend_pjrt needle_backend_cpu
   needle_train needle_format needle_data)
 gtest_discover_tests(pjrt_model_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "pjrt" TIMEOUT 600)
+
+# Plugins that misbehave, and the child that tries them.
+add_library(fake_pjrt_plugin MODULE "${CMAKE_CURRENT_SOURCE_DIR}/backend/pjrt/fake_plugin.cc")
+target_link_libraries(fake_pjrt_plugin PRIVATE needle_options ${CMAKE_DL_LIBS})
+add_library(fake_pjrt_no_symbol MODULE "${CMAKE_CURRENT_SOURCE_DIR}/backend/pjrt/no_symbol.cc")
+target_link_libraries(fake_pjrt_no_symbol PRIVATE needle_options)
+add_executable(probe_child "${CMAKE_CURRENT_SOURCE_DIR}/backend/pjrt/probe_child.cc")
+target_link_libraries(probe_child PRIVATE needle_backend_pjrt)
+add_dependencies(backend_pjrt_test fake_pjrt_plugin fake_pjrt_no_symbol probe_child)
+target_compile_definitions(backend_pjrt_test PRIVATE
+  NEEDLE_FAKE_PLUGIN="$<TARGET_FILE:fake_pjrt_plugin>"
+  NEEDLE_NO_SYMBOL="$<TARGET_FILE:fake_pjrt_no_symbol>"
+  NEEDLE_PROBE_CHILD="$<TARGET_FILE:probe_child>")

@@ -1,0 +1,146 @@
+// Quantisation-aware numerics on the CPU plugin against upstream's, with the native engine's
+// tolerances (tests/exec/qat_test.cc says where they come from).
+#include <gtest/gtest.h>
+
+#include "backend/pjrt/model/on_plugin.h"
+#include "backend/pjrt/pieces.h"
+#include "support/mismatch.h"
+
+namespace needle {
+namespace {
+
+using namespace test;  // NOLINT
+
+struct Mode {
+  const char* name;
+  double loss;  // relative
+};
+const Mode kModes[] = {{"4", 5e-5}, {"2", 1e-4}, {"map", 5e-4}};
+
+class PjrtQat : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { NEEDLE_NEED_PLUGIN(CpuPlugin()); }
+};
+
+TEST_P(PjrtQat, LossAndLoraGradientsAreUpstreams) {
+  const Npz want = ReferenceNpz(GetParam() + "/grads.npz");
+  const Npz init = ReferenceNpz(GetParam() + "/lora_init.npz");
+  const Checkpoint base = ReferenceModel(GetParam());
+  const Forest forest = BatchOf(want.at("ids"), want.at("mask")).Build(Packing::kChain);
+  size_t modes = 0;
+  for (const Mode& mode : kModes) {
+    const std::string at = std::string(mode.name) + "/";
+    if (!want.count(at + "loss")) continue;
+    ++modes;
+    PjrtBackendOptions options = SmallPjrtLora();
+    options.numerics = QatNumericsOf(base.config, mode.name);
+    const auto backend = MakeOn(CpuClient(CpuPlugin()), base, options);
+    ASSERT_NE(backend, nullptr);
+    ASSERT_TRUE(backend->SetState(StateOf(*backend, init, "")).ok());
+    const double wanted = want.at(at + "loss").As<double>()[0];
+    // Four-bit keys and values (alt) flip by steps sixteen times as wide as activations do.
+    const double allowed = base.config.kv_bits < 8 ? 5e-4 : mode.loss;
+    const Result<double> loss = backend->Evaluate(forest);
+    ASSERT_TRUE(loss.ok()) << loss.error().message();
+    EXPECT_NEAR(*loss, wanted, allowed * wanted) << mode.name;
+    RecordProperty(std::string("loss_") + mode.name, std::to_string(*loss / wanted - 1));
+    const auto grads = backend->GradientsOf(forest);
+    ASSERT_TRUE(grads.ok()) << grads.error().message();
+    for (const auto& [name, got] : *grads)
+      EXPECT_LE(RelativeL2(got, want.at(at + name).As<float>()), 0.05) << mode.name << " " << name;
+  }
+  EXPECT_EQ(modes, GetParam() == "tiny" || GetParam() == "alt" ? 3u : 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Reference, PjrtQat, testing::Values("tiny", "alt", "d128"),
+                         [](const auto& test) { return test.param; });
+
+/// Runs a function of one float array on the plugin.
+std::vector<float> OnDevice(const std::vector<float>& x, const hlo::Dims& shape,
+                            const std::function<hlo::Value(hlo::Graph&, hlo::Value)>& f) {
+  hlo::Graph g;
+  const hlo::Value in = g.Parameter({hlo::DType::kF32, shape}, "x");
+  g.SetResults(hlo::Values{f(g, in)});
+  const std::shared_ptr<pjrt::Client> client = CpuClient(CpuPlugin());
+  Result<pjrt::Executable> program = client->Compile(hlo::Print(g).program, {});
+  EXPECT_TRUE(program.ok()) << (program.ok() ? "" : program.error().message());
+  pjrt::Buffer buffer = client->Upload(x.data(), {hlo::DType::kF32, shape}).value();
+  return program->Run({{&buffer}}).value()[0][0].Floats().value();
+}
+
+class PjrtCodebook : public testing::Test {
+ protected:
+  void SetUp() override { NEEDLE_NEED_PLUGIN(CpuPlugin()); }
+};
+
+/// w + (q - w) by the quantiser of the archive.
+std::vector<float> StraightThrough(const std::vector<float>& w, size_t rows, Bits bits,
+                                   size_t group) {
+  std::vector<float> out = w, q(w.size() / rows);
+  const size_t n = w.size() / rows;
+  for (size_t r = 0; r < rows; ++r) {
+    FakeQuantizeRow({&w[r * n], n}, q, bits, group);
+    for (size_t i = 0; i < n; ++i) out[r * n + i] += q[i] - out[r * n + i];
+  }
+  return out;
+}
+
+TEST_F(PjrtCodebook, RowsAreQuantisedAsTheArchiveDoes) {
+  const Npz golden = ReadNpz(Golden("quant/cq.npz"));
+  for (const std::string name : {"a", "b", "c", "e"}) {
+    const NpyArray& w = golden.at(name + "/w");
+    const std::vector<float> values = w.As<float>();
+    for (const Bits bits : {Bits::k2, Bits::k3, Bits::k4, Bits::kTernary}) {
+      const std::vector<float> got =
+          OnDevice(values, w.shape, [&](hlo::Graph& g, hlo::Value x) {
+            return pjrt::CodebookRows(x, bits, kGroup, pjrt::HadamardMatrix(g, kGroup));
+          });
+      const std::vector<float> want =
+          StraightThrough(values, static_cast<size_t>(w.shape[0]), bits, kGroup);
+      size_t different = 0;  // a code on a midpoint may flip: a group differs
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (std::isinf(want[i]) || std::isnan(want[i])) {
+          EXPECT_EQ(std::isfinite(got[i]), false) << name << " " << i;
+          continue;
+        }
+        different += std::abs(got[i] - want[i]) > 1e-6f * std::abs(want[i]) + 1e-9f +
+                                                      2e-6f * std::abs(values[i]);
+      }
+      EXPECT_LE(different, got.size() / 50) << name << " " << Name(bits);
+    }
+  }
+}
+
+TEST_F(PjrtCodebook, ColumnsAreTheTransposedRows) {
+  const Npz golden = ReadNpz(Golden("quant/cq.npz"));
+  const std::vector<float> values = golden.at("a/w").As<float>();  // [8, 200]
+  std::vector<float> turned(values.size());
+  for (size_t r = 0; r < 8; ++r)
+    for (size_t c = 0; c < 200; ++c) turned[c * 8 + r] = values[r * 200 + c];
+  const std::vector<float> rows = OnDevice(values, {8, 200}, [&](hlo::Graph& g, hlo::Value x) {
+    return pjrt::CodebookRows(x, Bits::k4, kGroup, pjrt::HadamardMatrix(g, kGroup));
+  });
+  const std::vector<float> columns =
+      OnDevice(turned, {200, 8}, [&](hlo::Graph& g, hlo::Value x) {
+        return pjrt::CodebookColumns(x, Bits::k4, kGroup, pjrt::HadamardMatrix(g, kGroup));
+      });
+  std::vector<float> back(values.size());
+  for (size_t r = 0; r < 8; ++r)
+    for (size_t c = 0; c < 200; ++c) back[r * 200 + c] = columns[c * 8 + r];
+  EXPECT_LE(RelativeMax(back, rows), 1e-6);
+}
+
+TEST_F(PjrtCodebook, ActivationsAreQuantisedAsTheEngineDoes) {
+  const Npz golden = ReadNpz(Golden("quant/cq.npz"));
+  const NpyArray& x = golden.at("act/x");
+  const std::vector<float> values = x.As<float>();
+  const size_t n = static_cast<size_t>(x.shape[1]);
+  const std::vector<float> got = OnDevice(
+      values, x.shape, [](hlo::Graph&, hlo::Value v) { return pjrt::FakeQuantise(v, 8); });
+  std::vector<float> want = values;
+  for (size_t r = 0; r < want.size() / n; ++r) FakeQuantizeActivations({&want[r * n], n}, 8);
+  EXPECT_EQ(got, want);
+}
+
+}  // namespace
+}  // namespace needle
