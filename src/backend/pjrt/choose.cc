@@ -284,6 +284,7 @@ Result<Wish> ReadWish(const std::string& device, const Platform& p) {
       return Error(Code::kInvalidArgument, StrCat(wish.from, "=", text,
                                                   ": wanted is a device's name, or a name and a "
                                                   "number such as cuda:1"));
+    wish.numbered = true;
     wish.index = *index;
     text.resize(colon);
   }

@@ -20,8 +20,9 @@ namespace needle::pjrt {
 struct Wish {
   /// Names in order, aliases as they were written; empty: the best that works.
   std::vector<std::string> names;
-  std::string from;  // "--device", "NEEDLE_DEVICE", "JAX_PLATFORMS", "" when nothing was asked
-  int index = 0;     // of the device among the plugin's, from "cuda:1"
+  std::string from;       // "--device", "NEEDLE_DEVICE", "JAX_PLATFORMS", "" when nothing was asked
+  bool numbered = false;  // "cuda:1": that device alone
+  int index = 0;
 };
 
 /// `device` is --device: "auto" (or "") leaves it to NEEDLE_DEVICE, then to JAX_PLATFORMS.

@@ -83,6 +83,21 @@ Status ReadDevices(ClientCore& core) {
   return Error(Code::kUnavailable, StrCat(core.plugin->Path(), ": the plugin finds no device"));
 }
 
+Error NoDevice(const ClientCore& core, int device) {
+  return Error(Code::kInvalidArgument, StrCat("there is no device ", device, "; the plugin has ",
+                                              core.handles.size(), ", counted from 0"));
+}
+
+/// Says which device each replica runs on, where the caller did not.
+Result<CompileOptions> WithDevices(CompileOptions options, const ClientCore& core) {
+  if (!options.devices.empty()) return options;
+  if (options.replicas < 1 || static_cast<size_t>(options.replicas) > core.devices.size())
+    return NoDevice(core, options.replicas - 1);
+  for (int r = 0; r < options.replicas; ++r)
+    options.devices.push_back(core.devices[static_cast<size_t>(r)].id);
+  return options;
+}
+
 /// What a host's own processor is: a program compiled for one may hold instructions that another
 /// lacks, and home folders travel.
 std::string ProcessorName() {
@@ -141,6 +156,14 @@ int64_t Client::bytes_to_device() const { return core_->bytes_to_device; }
 void Client::SetCache(const std::string& folder) { cache_ = folder; }
 void Client::SetOverrides(std::map<std::string, FlagValue> overrides) {
   overrides_ = std::move(overrides);
+}
+
+Status Client::Select(int device) {
+  const auto d = static_cast<size_t>(device);
+  if (device < 0 || d >= core_->devices.size()) return NoDevice(*core_, device);
+  core_->devices = {core_->devices[d]};
+  core_->handles = {core_->handles[d]};
+  return {};
 }
 
 DeviceMemory Client::Memory(int device) const {
@@ -251,8 +274,9 @@ std::string Client::CacheKey(const Program& program, const std::string& options)
   return DigestOf(parts);
 }
 
-Result<Executable> Client::Compile(const Program& program, const CompileOptions& options) {
+Result<Executable> Client::Compile(const Program& program, const CompileOptions& given) {
   const auto start = Clock::now();
+  NEEDLE_ASSIGN(const CompileOptions options, WithDevices(given, *core_));
   const std::string serialized = Serialize(options, overrides_);
   const std::string entry = cache_.empty() ? "" : CacheFile(cache_, CacheKey(program, serialized));
   if (!entry.empty()) {

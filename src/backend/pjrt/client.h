@@ -66,8 +66,7 @@ using FlagValue = std::variant<std::string, bool, int64_t, double>;
 
 struct CompileOptions {
   int replicas = 1;
-  /// The id (DeviceInfo::id) of each replica's device; empty: the plugin's own choice, which is
-  /// devices 0, 1, ...
+  /// The id (DeviceInfo::id) of each replica's device; empty: the client's devices 0, 1, ...
   std::vector<int64_t> devices;
   /// XLA flags for this program, without the leading "--": {"xla_cpu_enable_fast_math", false}. The
   /// plugin refuses a name it does not know (kInvalidArgument).
@@ -240,6 +239,10 @@ class Client {
   /// Bytes that have crossed since the client was made.
   int64_t bytes_to_host() const;
   int64_t bytes_to_device() const;
+
+  /// Narrows the client to one of its devices, which is device 0 from here on. Call it before
+  /// anything is made. Error: no such device.
+  Status Select(int device);
 
   /// XLA flags that every Compile gets; a program's own come on top.
   void SetOverrides(std::map<std::string, FlagValue> overrides);

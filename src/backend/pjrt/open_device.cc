@@ -105,8 +105,8 @@ Result<Picked> PickFrom(const Choice& choice, const Platform& platform,
   return std::move(*first);
 }
 
-Result<std::unique_ptr<Client>> OpenClient(const Picked& picked, const Platform& platform,
-                                           const OpenOptions& options) {
+Result<std::unique_ptr<Client>> OpenClient(const Picked& picked, const Wish& wish,
+                                           const Platform& platform, const OpenOptions& options) {
   for (const auto& [name, value] : MissingEnvironment(platform, picked.kind == Kind::kXlaCpu))
     SetEnv(name, value);
   for (const std::string& path : picked.attempt.preload)
@@ -114,6 +114,7 @@ Result<std::unique_ptr<Client>> OpenClient(const Picked& picked, const Platform&
   NEEDLE_ASSIGN(std::shared_ptr<Plugin> plugin, Plugin::Load(picked.attempt.candidate.library));
   NEEDLE_ASSIGN(std::unique_ptr<Client> client,
                 Client::Create(std::move(plugin), picked.attempt.options));
+  if (wish.numbered) NEEDLE_TRY(client->Select(wish.index));
   client->SetOverrides(picked.attempt.overrides);
   client->SetCache(CompileFolder(options));
   return client;
@@ -141,9 +142,8 @@ Result<OpenedDevice> OpenDevice(const Platform& platform, const std::string& dev
   opened.kind = picked.kind;
   opened.candidate = picked.attempt.candidate;
   opened.notes = std::move(picked.notes);
-  opened.device = choice.wish.index;
   if (opened.kind == Kind::kCpu) return opened;
-  Result<std::unique_ptr<Client>> client = OpenClient(picked, platform, options);
+  Result<std::unique_ptr<Client>> client = OpenClient(picked, choice.wish, platform, options);
   if (client.ok()) {
     opened.client = *std::move(client);
     return opened;

@@ -21,10 +21,10 @@ struct OpenOptions {
 };
 
 struct OpenedDevice {
-  Kind kind = Kind::kCpu;          // kCpu: the native engine, without a client
-  Candidate candidate;             // where it comes from
-  std::unique_ptr<Client> client;  // with the compile cache set
-  int device = 0;                  // which of the client's devices
+  Kind kind = Kind::kCpu;  // kCpu: the native engine, without a client
+  Candidate candidate;     // where it comes from
+  /// With the compile cache set; narrowed to the device that a number asked for ("cuda:1").
+  std::unique_ptr<Client> client;
   /// Lines for people: better devices that failed, versions and plugins to be careful with, a GPU
   /// that is here and not used.
   std::vector<std::string> notes;
