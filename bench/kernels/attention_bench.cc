@@ -9,14 +9,17 @@ constexpr size_t kGroup = 2, kE = 64, kWidth = 1536;
 
 /// The last m rows of a chain of n; q, k, v side by side in rows of kWidth.
 struct Chain {
-  std::vector<float> rows;
-  std::vector<int32_t> key_rows, key_end;
+  std::vector<float> rows, key_columns, value_rows, value_columns, key_rows;
+  std::vector<int32_t> key_first, key_end;
+  KeySpan span;
   AttentionBlock block;
-  Chain(size_t m, size_t n) : rows(Normal(n * kWidth, 1)), key_rows(n), key_end(n) {
-    std::iota(key_rows.begin(), key_rows.end(), 0);
+  Chain(const Kernels& kernels, size_t m, size_t n)
+      : rows(Normal(n * kWidth, 1)), key_first(n), key_end(n) {
+    std::iota(key_first.begin(), key_first.end(), 0);
     std::fill(key_end.begin(), key_end.end(), static_cast<int32_t>(n));
+    span.end = static_cast<int32_t>(n);
+    span.all_end = static_cast<int32_t>(n - m + 1);
     block.m = m;
-    block.n = n;
     block.group = kGroup;
     block.E = kE;
     block.first_row = n - m;
@@ -24,21 +27,35 @@ struct Chain {
     block.k = rows.data() + 512;
     block.v = rows.data() + 768;
     block.q_stride = block.k_stride = block.v_stride = kWidth;
-    block.key_rows = block.key_first = key_rows.data();
+    block.spans = &span;
+    block.span_count = 1;
+    block.columns = (n + 15) / 16 * 16;
+    block.key_first = key_first.data();
     block.key_end = key_end.data();
     block.scale = 0.125f;
+    const auto pack = [&](std::vector<float>& to, const float* from, bool columns) {
+      to.resize(columns ? kernels.PackedSize(kE, n) : kernels.PackedSize(n, kE));
+      kernels.PackB(from, columns ? 1 : kWidth, columns ? kWidth : 1, columns ? kE : n,
+                    columns ? n : kE, to.data());
+      return to.data();
+    };
+    block.rows = n;
+    block.key_columns = pack(key_columns, block.k, true);
+    block.value_rows = pack(value_rows, block.v, false);
+    block.value_columns = pack(value_columns, block.v, true);
+    block.key_rows = pack(key_rows, block.k, false);
   }
   Chain(const Chain&) = delete;
   /// Multiply-adds of one product over the visible keys, times two.
   double Flops() const {
-    const double m = static_cast<double>(block.m), n = static_cast<double>(block.n);
+    const double m = static_cast<double>(block.m), n = span.end;
     return 2 * kGroup * kE * m * (n - (m - 1) / 2);
   }
 };
 
 void Forward(benchmark::State& state, const Kernels& k, size_t m, size_t n) {
-  const Chain c(m, n);
-  std::vector<float> scratch(k.attention_scratch(m, n, kGroup, kE));
+  const Chain c(k, m, n);
+  std::vector<float> scratch(k.attention_scratch(m, c.block.columns, kGroup, kE));
   std::vector<float> o(m * kGroup * kE), lse(m * kGroup);
   for (auto _ : state) {
     k.attention_forward(c.block, o.data(), kGroup * kE, lse.data(), scratch.data());
@@ -48,9 +65,9 @@ void Forward(benchmark::State& state, const Kernels& k, size_t m, size_t n) {
 }
 
 void Backward(benchmark::State& state, const Kernels& k, size_t m, size_t n) {
-  const Chain c(m, n);
+  const Chain c(k, m, n);
   const size_t width = kGroup * kE;
-  std::vector<float> scratch(k.attention_scratch(m, n, kGroup, kE));
+  std::vector<float> scratch(k.attention_scratch(m, c.block.columns, kGroup, kE));
   std::vector<float> o(m * width), lse(m * kGroup), dq(m * width), dk(n * kE), dv(n * kE);
   const auto d_o = Normal(m * width, 2);
   k.attention_forward(c.block, o.data(), width, lse.data(), scratch.data());

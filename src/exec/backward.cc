@@ -171,6 +171,7 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
     pool_.Run("backward out", blocks.count, [&](size_t task, int worker) {
       BackwardOut(rows, l, blocks[task], acts, sink, scratch_[static_cast<size_t>(worker)]);
     });
+    PackKeys(rows, l, context, /*backward=*/true);
     pool_.Run("backward attention", d_.K, [&](size_t head, int worker) {
       BackwardAttention(rows, l, head, context, acts, scratch_[static_cast<size_t>(worker)]);
     });
@@ -233,7 +234,8 @@ void Executor::BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activ
   const MatView<float> dx1{back.dx1.data() + begin * D, m, D};
   k_.hadamard_mlp_backward(h2, block.d1, block.d2, block.d3, dy, du, small.d1, small.d2, small.d3);
   k_.rms_norm_backward(x1, block.pre_hada, du, du, small.pre_hada);
-  for (size_t i = 0; i < m * D; ++i) dx1.data()[i] = dy.data()[i] + du.data()[i];
+  std::copy_n(dy.data(), m * D, dx1.data());
+  k_.axpy(1, du.data(), dx1.data(), m * D);
   const MatView<float> dp{back.dp.data() + begin * D, m, D};
   k_.scalar_gate_backward(n, *block.attn_gate, dx1, dp,
                           small.attn_gate.empty() ? nullptr : &small.attn_gate[0]);
@@ -270,7 +272,7 @@ void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Contex
     g.dk_stride = g.dv_stride = 2 * d_.KE;
     k_.attention_backward(b, a.att.data() + block.begin * d_.A + column, d_.A,
                           a.lse.data() + (head * acts.T + block.begin) * group, g,
-                          s.attention.Reserve(k_.attention_scratch(b.m, b.n, group, d_.E)));
+                          s.attention.Reserve(k_.attention_scratch(b.m, b.columns, group, d_.E)));
   }
 }
 
@@ -308,12 +310,12 @@ void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activa
   const MatView<float> dh = s.a.Matrix(m, D), du{back.du.data() + begin * D, m, D};
   k_.gemm(m, D, d_.NQ, dqkvg.data(), d_.NQ, 1, w_.layer(l).qkvg_t.data(), dh.data(), D, false);
   k_.rms_norm_backward(u1, block.norm_in, dh, dh, small.norm_in);
-  AddTo({du.data(), m * D}, {dh.data(), m * D});
+  k_.axpy(1, dh.data(), du.data(), m * D);
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const auto n = static_cast<size_t>(site);
     const Activations::Site& e = acts.sites[n];
     const MatView<float> du1{back.dx1.data() + begin * D, m, D};  // dx1 + what came through h
-    AddTo({du1.data(), m * D}, {dh.data(), m * D});
+    k_.axpy(1, dh.data(), du1.data(), m * D);
     MatView<float> dkey, dval;
     if (sink.all) {
       dkey = {back.dkey[n].data() + begin * D, m, D};

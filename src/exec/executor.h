@@ -95,6 +95,7 @@ class Executor {
   struct Scratch;  // one worker's
   struct Backward;
   struct KeyBlock;
+  struct KeyPanels;
 
   /// Whole-block scan for NaN and infinity; "" when all is finite.
   std::string Explain(const Rows& rows, Activations& acts) const;
@@ -104,6 +105,8 @@ class Executor {
                Activations& acts, Scratch& s);
   /// u and u1 (the engram mixed in) of a block, from the lanes that enter the layer.
   void MixIn(size_t l, size_t begin, size_t m, Activations& acts);
+  /// Packs the keys and values of all rows of a layer.
+  void PackKeys(const Rows& rows, size_t l, const Context& context, bool backward);
   /// A query block and its keys, as the attention kernels take them.
   AttentionBlock BlockOf(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
                          const Context& context) const;
@@ -135,6 +138,7 @@ class Executor {
   RopeTable<float> rope_;
   std::vector<Scratch> scratch_;
   std::vector<KeyBlock> key_blocks_;
+  std::unique_ptr<KeyPanels> panels_;
   Buffer<float> u_, u1_, q_;  // [T, D], [T, D], [T, A] of the layer at hand
   std::unique_ptr<Backward> back_;
   Context context_;

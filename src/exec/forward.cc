@@ -30,6 +30,7 @@ Executor::Executor(const Weights& weights, ThreadPool& pool)
       d_(weights.dims()),
       rope_(static_cast<size_t>(weights.config().max_seq_len), d_.E, weights.config().rope_theta),
       scratch_(static_cast<size_t>(pool.threads())),
+      panels_(std::make_unique<KeyPanels>()),
       back_(std::make_unique<Backward>()) {}
 
 Executor::~Executor() = default;
@@ -60,18 +61,13 @@ void Executor::Prepare(const Rows& rows, Activations& acts) {
     deepest = std::max(deepest, static_cast<size_t>(depth) + 1);
   if (deepest > rope_.positions())
     rope_ = RopeTable<float>(2 * deepest, d_.E, w_.config().rope_theta);
-  key_blocks_.resize(CeilDiv(T, kQueryBlock));
+  key_blocks_.resize(CeilDiv(T, k_.query_block));
   for (size_t b = 0; b < key_blocks_.size(); ++b) {
     KeyBlock& block = key_blocks_[b];
-    block.begin = b * kQueryBlock;
-    block.count = std::min(kQueryBlock, T - block.begin);
-    VisibleKeys(rows, rows.first + block.begin, block.count, &block.keys);
-    block.key_first.clear();
-    block.key_end.clear();
-    for (const int32_t j : block.keys) {
-      block.key_first.push_back(rows.key_first[static_cast<size_t>(j)]);
-      block.key_end.push_back(rows.key_end[static_cast<size_t>(j)]);
-    }
+    block.begin = b * T / key_blocks_.size();
+    block.count = (b + 1) * T / key_blocks_.size() - block.begin;
+    block.columns =
+        VisibleSpans(rows, rows.first + block.begin, block.count, k_.panel_width, &block.spans);
   }
 }
 
@@ -149,6 +145,7 @@ void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
       if (l < d_.L) PhaseIn(rows, l, begin, m, context, acts, s);
     });
     if (l == d_.L) break;
+    if (T > 1) PackKeys(rows, l, context, /*backward=*/false);
     pool_.Run("forward attention", key_blocks_.size() * d_.K, [&](size_t task, int worker) {
       Attend(rows, l, task % d_.K, key_blocks_[task / d_.K], context, acts,
              scratch_[static_cast<size_t>(worker)]);
@@ -205,24 +202,63 @@ void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Conte
     k_.fake_quantise(kv, d_.E, bits, kKvGroup);
 }
 
+void Executor::PackKeys(const Rows& rows, size_t l, const Context& context, bool backward) {
+  const size_t n = rows.total(), stride = 2 * d_.KE, E = d_.E;
+  const size_t columns = k_.PackedSize(E, n), by_row = k_.PackedSize(n, E);
+  KeyPanels& to = *panels_;
+  to.key_columns.Reserve(d_.K * columns);
+  to.value_rows.Reserve(d_.K * by_row);
+  if (backward) {
+    to.value_columns.Reserve(d_.K * columns);
+    to.key_rows.Reserve(d_.K * by_row);
+  }
+  const size_t kinds = backward ? 4 : 2;
+  pool_.Run("pack keys", d_.K * kinds, [&](size_t task, int) {
+    const size_t head = task / kinds;
+    const float* key = context.kv[l].data() + head * E;
+    const float* value = key + d_.KE;
+    switch (task % kinds) {
+      case 0:
+        return k_.PackB(key, 1, stride, E, n, to.key_columns.data() + head * columns);
+      case 1:
+        return k_.PackB(value, stride, 1, n, E, to.value_rows.data() + head * by_row);
+      case 2:
+        return k_.PackB(value, 1, stride, E, n, to.value_columns.data() + head * columns);
+      default:
+        return k_.PackB(key, stride, 1, n, E, to.key_rows.data() + head * by_row);
+    }
+  });
+}
+
 AttentionBlock Executor::BlockOf(const Rows& rows, size_t l, size_t head, const KeyBlock& block,
                                  const Context& context) const {
   const float* kv = context.kv[l].data();
+  const size_t n = rows.total();
+  const size_t columns = head * k_.PackedSize(d_.E, n), by_row = head * k_.PackedSize(n, d_.E);
   AttentionBlock b;
   b.m = block.count;
-  b.n = block.keys.size();
   b.group = d_.H / d_.K;
   b.E = d_.E;
   b.first_row = rows.first + block.begin;
   b.q = q_.data() + block.begin * d_.A + head * b.group * d_.E;
   b.q_stride = d_.A;
+  b.spans = block.spans.data();
+  b.span_count = block.spans.size();
+  b.columns = block.columns;
+  b.key_first = rows.key_first.data();
+  b.key_end = rows.key_end.data();
+  b.scale = 1.0f / std::sqrt(static_cast<float>(d_.E));
   b.k = kv + head * d_.E;
   b.v = kv + d_.KE + head * d_.E;
   b.k_stride = b.v_stride = 2 * d_.KE;
-  b.key_rows = block.keys.data();
-  b.key_first = block.key_first.data();
-  b.key_end = block.key_end.data();
-  b.scale = 1.0f / std::sqrt(static_cast<float>(d_.E));
+  b.rows = n;
+  const auto at = [](const Buffer<float>& panels, size_t offset) -> const float* {
+    return panels.data() ? panels.data() + offset : nullptr;
+  };
+  b.key_columns = at(panels_->key_columns, columns);
+  b.value_rows = at(panels_->value_rows, by_row);
+  b.value_columns = at(panels_->value_columns, columns);
+  b.key_rows = at(panels_->key_rows, by_row);
   return b;
 }
 
@@ -232,7 +268,7 @@ void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& b
   Activations::Layer& a = acts.layer(l);
   k_.attention_forward(b, a.att.data() + block.begin * d_.A + head * b.group * d_.E, d_.A,
                        a.lse.data() + (head * acts.T + block.begin) * b.group,
-                       s.attention.Reserve(k_.attention_scratch(b.m, b.n, b.group, d_.E)));
+                       s.attention.Reserve(k_.attention_scratch(b.m, b.columns, b.group, d_.E)));
 }
 
 void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/parallel.h"
+
 namespace needle {
 namespace {
 
@@ -85,16 +87,29 @@ ChunkPlan PlanChunks(const Forest& forest, size_t max_rows) {
   return plan;
 }
 
-void VisibleKeys(const Rows& rows, size_t begin, size_t count, std::vector<int32_t>* keys) {
-  keys->clear();
-  const auto first = static_cast<int32_t>(begin), last = static_cast<int32_t>(begin + count);
-  for (int32_t j = 0; j < last; ++j)
-    if (rows.key_first[static_cast<size_t>(j)] < last &&
-        rows.key_end[static_cast<size_t>(j)] > first)
-      keys->push_back(j);
-  std::stable_sort(keys->begin(), keys->end(), [&](int32_t a, int32_t b) {
-    return rows.key_first[static_cast<size_t>(a)] < rows.key_first[static_cast<size_t>(b)];
-  });
+size_t VisibleSpans(const Rows& rows, size_t begin, size_t count, size_t panel_width,
+                    std::vector<KeySpan>* spans) {
+  spans->clear();
+  const auto low = static_cast<int32_t>(begin), high = static_cast<int32_t>(begin + count - 1);
+  const auto width = static_cast<int32_t>(panel_width);
+  const auto panel = [&](int32_t row) { return row / width * width; };
+  for (int32_t j = 0; j <= high; ++j) {
+    const auto row = static_cast<size_t>(j);
+    if (rows.key_first[row] > high || rows.key_end[row] <= low) continue;
+    if (spans->empty() || (j > spans->back().end && panel(j) > panel(spans->back().end - 1)))
+      spans->push_back({j, j, j, 0});
+    KeySpan& span = spans->back();
+    span.end = j + 1;
+    // Once a row between is missing, or not seen by all, the run of common rows has ended.
+    if (span.all_end == j && rows.key_first[row] <= low && high < rows.key_end[row])
+      span.all_end = j + 1;
+  }
+  size_t columns = 0;
+  for (KeySpan& span : *spans) {
+    span.column = columns;
+    columns += CeilDiv(static_cast<size_t>(span.end - panel(span.begin)), 16) * 16;
+  }
+  return columns;
 }
 
 }  // namespace needle

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "ops/forest.h"
 
 namespace needle {
@@ -37,7 +38,10 @@ struct ChunkPlan {
 /// prefix and chunks together are the forest's rows, each once.
 ChunkPlan PlanChunks(const Forest& forest, size_t max_rows);
 
-/// The rows that some query in [begin, begin + count) can see, by ascending key_first.
-void VisibleKeys(const Rows& rows, size_t begin, size_t count, std::vector<int32_t>* keys);
+/// The keys that some query in rows [begin, begin + count) sees, as spans for the attention
+/// kernels (spans whose panels touch are one span, rows between them seen by none), and the floats
+/// that they take in a row of scores.
+size_t VisibleSpans(const Rows& rows, size_t begin, size_t count, size_t panel_width,
+                    std::vector<KeySpan>* spans);
 
 }  // namespace needle

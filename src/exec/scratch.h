@@ -7,9 +7,8 @@
 
 namespace needle {
 
-inline constexpr size_t kRowBlock = 84;    // a multiple of both micro-kernels' rows (14 and 6)
-inline constexpr size_t kQueryBlock = 64;  // queries of one attention call
-inline constexpr size_t kHeadBlock = 84;   // target rows of one task
+inline constexpr size_t kRowBlock = 84;   // a multiple of both micro-kernels' rows (14 and 6)
+inline constexpr size_t kHeadBlock = 84;  // target rows of one task
 
 /// Rows [begin, begin + m) of a pass over T rows.
 struct RowBlock {
@@ -38,7 +37,13 @@ struct Executor::Scratch {
 /// A block of queries and the keys that any of them sees.
 struct Executor::KeyBlock {
   size_t begin = 0, count = 0;  // local rows first + begin ...
-  std::vector<int32_t> keys, key_first, key_end;
+  std::vector<KeySpan> spans;
+  size_t columns = 0;
+};
+
+/// Keys and values of one layer as the attention kernels read them, head after head.
+struct Executor::KeyPanels {
+  Buffer<float> key_columns, value_rows, value_columns, key_rows;
 };
 
 /// Space of the backward, one layer at a time.

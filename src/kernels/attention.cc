@@ -1,8 +1,8 @@
-// Attention over a gathered list of keys: forward, backward, and one query without packing.
+// Attention over spans of keys: forward, backward, and one query without packing.
 //
-// Queries go in small sub-blocks, so that their score rows stay in the second-level cache. Keys and
-// values are packed once for all heads of the group. Scores that a query may not see become
-// weight 0; keys after the last visible one are not computed.
+// A block is a tile or two of queries: its scores stay in the second-level cache, and it sees few
+// keys that it may not use. Scores that a query may not see become weight 0. Keys and values were
+// packed for all blocks and heads of the group.
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,43 +25,32 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr size_t kScoreBytes = 128 << 10;  // of the score rows of one sub-block, about
-constexpr size_t kSubBlockRows = 32;  // its queries at most: scores past the diagonal are waste
+constexpr size_t kQueryBlock = 32 / kMaxRows * kMaxRows;  // whole tiles: more would see more keys
 
 constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 constexpr size_t PanelFloats(size_t K, size_t N) { return RoundUp(N, kPanelWidth) * K; }
 
-/// Floats from one score row to the next: whole vectors, and no multiple of a page.
-constexpr size_t ScoreStride(size_t n) {
-  const size_t whole = RoundUp(n, 16);
-  return whole % 256 == 0 ? whole + 16 : whole;
-}
+/// Floats from one score row to the next: no multiple of a page.
+constexpr size_t ScoreStride(size_t columns) { return columns % 256 == 0 ? columns + 16 : columns; }
 
-/// Queries of one sub-block: whole tiles whose scores fit the cache.
-constexpr size_t SubBlock(size_t m, size_t n) {
-  const size_t fit = kScoreBytes / (sizeof(float) * std::max<size_t>(ScoreStride(n), 1));
-  const size_t tiles = std::clamp<size_t>(fit / kMaxRows, 1, kSubBlockRows / kMaxRows);
-  return std::min(m, tiles * kMaxRows);
-}
-
-/// The keys that a run of queries has to do with.
-struct KeySpan {
-  size_t all;   // keys [0, all) are visible to every query of the run
-  size_t some;  // keys [some, n) are visible to none
+/// A span of keys as it lies in a row of scores.
+struct Columns {
+  size_t base;       // key row of column 0: a multiple of the panel width
+  size_t begin;      // first column of a key of the span
+  size_t all_begin;  // columns [all_begin, all_end) are seen by every query; multiples of kLanes
+  size_t all_end;
+  size_t end;  // columns in use
+  explicit Columns(const KeySpan& s) {
+    const size_t first = static_cast<size_t>(s.begin);
+    base = first / kPanelWidth * kPanelWidth;
+    begin = first - base;
+    all_begin = RoundUp(begin, kLanes);
+    all_end = (static_cast<size_t>(s.all_end) - base) / kLanes * kLanes;
+    end = static_cast<size_t>(s.end) - base;
+  }
 };
-KeySpan SpanFor(const AttentionBlock& b, size_t first, size_t count) {
-  const int32_t low = static_cast<int32_t>(b.first_row + first);
-  const int32_t high = static_cast<int32_t>(b.first_row + first + count - 1);
-  KeySpan span;
-  span.some =
-      static_cast<size_t>(std::upper_bound(b.key_first, b.key_first + b.n, high) - b.key_first);
-  span.all = 0;
-  while (span.all < span.some && b.key_first[span.all] <= low && high < b.key_end[span.all])
-    ++span.all;
-  return span;
-}
 
-/// Which of up to kLanes keys from j the query at `row` sees.
+/// Which of up to kLanes keys from row j the query at `row` sees.
 HWY_INLINE Mask Visible(const AttentionBlock& b, size_t j, size_t count, IntVec row) {
   const bool whole = count >= kLanes;
   const IntVec firsts =
@@ -71,44 +60,60 @@ HWY_INLINE Mask Visible(const AttentionBlock& b, size_t j, size_t count, IntVec 
   return hn::RebindMask(VecTag(), hn::AndNot(hn::Gt(firsts, row), hn::Lt(row, ends)));
 }
 
-bool SeesAny(const AttentionBlock& b, size_t n, size_t row) {
+bool SeesAny(const AttentionBlock& b, size_t row) {
   const int32_t r = static_cast<int32_t>(row);
-  for (size_t j = 0; j < n; ++j)
-    if (b.key_first[j] <= r && r < b.key_end[j]) return true;
+  for (size_t s = 0; s < b.span_count; ++s)
+    for (int32_t j = b.spans[s].begin; j < b.spans[s].end; ++j)
+      if (b.key_first[j] <= r && r < b.key_end[j]) return true;
   return false;
 }
 
-/// scores[0, some) = exp(scale * scores - max), 0 where invisible; returns their sum, and the max.
-HWY_INLINE float SoftmaxRow(const AttentionBlock& b, KeySpan span, size_t row, float* scores,
-                            float* max) {
-  const Vec scale = Splat(b.scale);
+/// Calls all(at) for each whole vector of scores at scores[at] that the query sees, and
+/// some(at, left, visible) for each of which it may see a part (`left` columns are in use).
+template <class All, class Some>
+HWY_INLINE void ForScores(const AttentionBlock& b, size_t row, const All& all, const Some& some) {
   const IntVec row_v = hn::Set(IntTag(), static_cast<int32_t>(row));
-  Vec largest = Splat(kMinusInfinity);
-  size_t j = 0;
-  for (; j + kLanes <= span.all; j += kLanes)
-    largest = hn::Max(largest, hn::Mul(scale, Load(scores + j)));
-  for (; j < span.some; j += kLanes) {
-    const size_t left = span.some - j;
-    const Vec logit =
-        hn::IfThenElse(Visible(b, j, left, row_v), hn::Mul(scale, LoadUpTo(scores + j, left)),
-                       Splat(kMinusInfinity));
-    largest = hn::Max(largest, logit);
+  for (size_t s = 0; s < b.span_count; ++s) {
+    const Columns c(b.spans[s]);
+    const size_t at = b.spans[s].column;
+    for (size_t j = c.begin / kLanes * kLanes; j < c.end; j += kLanes) {
+      if (j >= c.all_begin && j < c.all_end) {
+        all(at + j);
+      } else {
+        some(at + j, c.end - j, Visible(b, c.base + j, c.end - j, row_v));
+      }
+    }
   }
+}
+
+/// scores = exp(scale * scores - max), 0 where invisible; returns their sum, and the max.
+HWY_INLINE float SoftmaxRow(const AttentionBlock& b, size_t row, float* scores, float* max) {
+  const Vec scale = Splat(b.scale);
+  Vec largest = Splat(kMinusInfinity);
+  ForScores(
+      b, row,
+      [&](size_t at) HWY_ATTR { largest = hn::Max(largest, hn::Mul(scale, Load(scores + at))); },
+      [&](size_t at, size_t left, Mask visible) HWY_ATTR {
+        const Vec logit = hn::IfThenElse(visible, hn::Mul(scale, LoadUpTo(scores + at, left)),
+                                         Splat(kMinusInfinity));
+        largest = hn::Max(largest, logit);
+      });
   *max = Largest(largest);
   const Vec shift = Splat(*max);
   Vec sum = ZeroVec();
-  for (j = 0; j + kLanes <= span.all; j += kLanes) {
-    const Vec e = Exp(hn::Sub(hn::Mul(scale, Load(scores + j)), shift));
-    Store(e, scores + j);
-    sum = hn::Add(sum, e);
-  }
-  for (; j < span.some; j += kLanes) {
-    const size_t left = span.some - j;
-    const Vec logit = hn::Mul(scale, LoadUpTo(scores + j, left));
-    const Vec e = hn::IfThenElseZero(Visible(b, j, left, row_v), Exp(hn::Sub(logit, shift)));
-    StoreUpTo(e, scores + j, left);
-    sum = hn::Add(sum, e);
-  }
+  ForScores(
+      b, row,
+      [&](size_t at) HWY_ATTR {
+        const Vec e = Exp(hn::Sub(hn::Mul(scale, Load(scores + at)), shift));
+        Store(e, scores + at);
+        sum = hn::Add(sum, e);
+      },
+      [&](size_t at, size_t left, Mask visible) HWY_ATTR {
+        const Vec logit = hn::Mul(scale, LoadUpTo(scores + at, left));
+        const Vec e = hn::IfThenElseZero(visible, Exp(hn::Sub(logit, shift)));
+        StoreUpTo(e, scores + at, left);
+        sum = hn::Add(sum, e);
+      });
   return Sum(sum);
 }
 
@@ -119,9 +124,8 @@ HWY_INLINE void ScaleRow(float* x, size_t n, float by) {
 }
 
 /// Finishes one row: lse, and what the weighted values are to be multiplied by.
-HWY_INLINE float FinishRow(const AttentionBlock& b, KeySpan span, size_t row, float max, float sum,
-                           float* lse) {
-  if (max == kMinusInfinity && !SeesAny(b, span.some, row)) {
+HWY_INLINE float FinishRow(const AttentionBlock& b, size_t row, float max, float sum, float* lse) {
+  if (max == kMinusInfinity && !SeesAny(b, row)) {
     *lse = kMinusInfinity;
     return 0.0f;
   }
@@ -159,10 +163,11 @@ HWY_INLINE void SumFour(Vec a, Vec b, Vec c, Vec d, float* out) {
 
 // One query: a decoded token. Nothing is packed; each key and value is read once for kHeads heads.
 
-/// scores[h * stride + j] = q_h . k_j for keys [0, n), four keys at a time.
+/// scores[h * stride + j] = q_h . k_j for n keys k_stride apart, four keys at a time.
 template <size_t kHeads>
-void QueryScores(const AttentionBlock& b, size_t n, const float* q, float* scores, size_t stride) {
-  const GatheredRows keys{b.k, b.k_stride, b.key_rows};
+void QueryScores(const AttentionBlock& b, const float* first_key, size_t n, const float* q,
+                 float* scores, size_t stride) {
+  const StridedRows keys{first_key, b.k_stride};
   const size_t E = b.E;
   size_t j = 0;
   for (; j + 4 <= n; j += 4) {
@@ -193,11 +198,10 @@ void QueryScores(const AttentionBlock& b, size_t n, const float* q, float* score
     for (size_t h = 0; h < kHeads; ++h) scores[h * stride + j] = DotFloats(q + h * E, keys(j), E);
 }
 
-/// o_h [E] = by_h * sum over keys of weights[h * stride + j] * v_j, four vectors of E at a time.
+/// o_h [E] = by_h * sum over keys of scores * v_j, four vectors of E at a time.
 template <size_t kHeads>
-void WeightedValues(const AttentionBlock& b, size_t n, const float* weights, size_t stride,
-                    const float* by, float* o) {
-  const GatheredRows values{b.v, b.v_stride, b.key_rows};
+void WeightedValues(const AttentionBlock& b, const float* scores, size_t stride, const float* by,
+                    float* o) {
   const size_t E = b.E;
   for (size_t e = 0; e < E; e += 4 * kLanes) {
     const size_t left = E - e, whole = left / kLanes >= 4 ? 4 : (left + kLanes - 1) / kLanes;
@@ -207,17 +211,21 @@ void WeightedValues(const AttentionBlock& b, size_t n, const float* weights, siz
       NEEDLE_UNROLL
       for (size_t i = 0; i < 4; ++i) sum[h][i] = ZeroVec();
     }
-    for (size_t j = 0; j < n; ++j) {
-      const float* v = values(j) + e;
-      Vec x[4];
-      NEEDLE_UNROLL
-      for (size_t i = 0; i < 4; ++i)
-        x[i] = i < whole ? LoadUpTo(v + i * kLanes, left - i * kLanes) : ZeroVec();
-      NEEDLE_UNROLL
-      for (size_t h = 0; h < kHeads; ++h) {
-        const Vec w = Splat(weights[h * stride + j]);
+    for (size_t s = 0; s < b.span_count; ++s) {
+      const Columns c(b.spans[s]);
+      const float* v = b.v + (c.base + c.begin) * b.v_stride + e;
+      const float* weights = scores + b.spans[s].column;
+      for (size_t j = c.begin; j < c.end; ++j, v += b.v_stride) {
+        Vec x[4];
         NEEDLE_UNROLL
-        for (size_t i = 0; i < 4; ++i) sum[h][i] = hn::MulAdd(w, x[i], sum[h][i]);
+        for (size_t i = 0; i < 4; ++i)
+          x[i] = i < whole ? LoadUpTo(v + i * kLanes, left - i * kLanes) : ZeroVec();
+        NEEDLE_UNROLL
+        for (size_t h = 0; h < kHeads; ++h) {
+          const Vec w = Splat(weights[h * stride + j]);
+          NEEDLE_UNROLL
+          for (size_t i = 0; i < 4; ++i) sum[h][i] = hn::MulAdd(w, x[i], sum[h][i]);
+        }
       }
     }
     NEEDLE_UNROLL
@@ -233,158 +241,137 @@ void WeightedValues(const AttentionBlock& b, size_t n, const float* weights, siz
 }
 
 template <size_t kHeads>
-void ForwardHeads(const AttentionBlock& b, KeySpan span, size_t g, float* o, float* lse,
-                  float* scores) {
-  const size_t stride = ScoreStride(b.n);
-  QueryScores<kHeads>(b, span.some, b.q + g * b.E, scores, stride);
+void ForwardHeads(const AttentionBlock& b, size_t g, float* o, float* lse, float* scores) {
+  const size_t stride = ScoreStride(b.columns);
+  for (size_t s = 0; s < b.span_count; ++s) {
+    const Columns c(b.spans[s]);
+    QueryScores<kHeads>(b, b.k + (c.base + c.begin) * b.k_stride, c.end - c.begin, b.q + g * b.E,
+                        scores + b.spans[s].column + c.begin, stride);
+  }
   float by[kHeads];
   for (size_t h = 0; h < kHeads; ++h) {
     float max = 0;
-    const float sum = SoftmaxRow(b, span, b.first_row, scores + h * stride, &max);
-    by[h] = FinishRow(b, span, b.first_row, max, sum, lse + g + h);
+    const float sum = SoftmaxRow(b, b.first_row, scores + h * stride, &max);
+    by[h] = FinishRow(b, b.first_row, max, sum, lse + g + h);
   }
-  WeightedValues<kHeads>(b, span.some, scores, stride, by, o + g * b.E);
+  WeightedValues<kHeads>(b, scores, stride, by, o + g * b.E);
 }
 
 void ForwardOne(const AttentionBlock& b, float* o, float* lse, float* scores) {
-  const KeySpan span = SpanFor(b, 0, 1);
   size_t g = 0;
-  for (; g + 2 <= b.group; g += 2) ForwardHeads<2>(b, span, g, o, lse, scores);
-  for (; g < b.group; ++g) ForwardHeads<1>(b, span, g, o, lse, scores);
+  for (; g + 2 <= b.group; g += 2) ForwardHeads<2>(b, g, o, lse, scores);
+  for (; g < b.group; ++g) ForwardHeads<1>(b, g, o, lse, scores);
+}
+
+/// scores [m, columns] = x K^T over the panels `columns` of all rows.
+void Scores(const AttentionBlock& b, const float* x, size_t x_stride, const float* columns,
+            float* scores, size_t stride) {
+  for (size_t s = 0; s < b.span_count; ++s) {
+    const Columns c(b.spans[s]);
+    GemmPanels(b.m, c.end, b.E, x, x_stride, 1, columns + c.base * b.E, b.E,
+               scores + b.spans[s].column, stride, false);
+  }
+}
+
+/// out [m, E] = weights times the panels `by_row` of all rows.
+void WeightedRows(const AttentionBlock& b, const float* weights, size_t stride, const float* by_row,
+                  float* out, size_t out_stride) {
+  for (size_t s = 0; s < b.span_count; ++s) {
+    const Columns c(b.spans[s]);
+    GemmPanels(b.m, b.E, c.end - c.begin, weights + b.spans[s].column + c.begin, stride, 1,
+               by_row + (c.base + c.begin) * kPanelWidth, b.rows, out, out_stride, s > 0);
+  }
+  for (size_t i = 0; i < b.m && b.span_count == 0; ++i)
+    std::fill_n(out + i * out_stride, b.E, 0.0f);
 }
 
 void Forward(const AttentionBlock& b, float* o, size_t o_stride, float* lse, float* scratch) {
   if (b.m == 1) return ForwardOne(b, o, lse, scratch);
-  const size_t n = b.n, E = b.E, stride = ScoreStride(n);
-  float* key_panels = scratch;
-  float* value_panels = key_panels + PanelFloats(E, n);
-  float* scores = value_panels + PanelFloats(n, E);
-  PackColumns(GatheredRows{b.k, b.k_stride, b.key_rows}, E, n, {key_panels, E, 0, 0});
-  PackRows(GatheredRows{b.v, b.v_stride, b.key_rows}, n, E, {value_panels, n, 0, 0});
-  const size_t sub = SubBlock(b.m, n);
-  for (size_t i0 = 0; i0 < b.m; i0 += sub) {
-    const size_t rows = std::min(sub, b.m - i0);
-    const KeySpan span = SpanFor(b, i0, rows);
-    for (size_t g = 0; g < b.group; ++g) {
-      float by[kSubBlockRows];
-      GemmPanels(rows, span.some, E, b.q + i0 * b.q_stride + g * E, b.q_stride, 1, key_panels, E,
-                 scores, stride, false);
-      for (size_t i = 0; i < rows; ++i) {
-        float max = 0;
-        const size_t row = b.first_row + i0 + i;
-        const float sum = SoftmaxRow(b, span, row, scores + i * stride, &max);
-        by[i] = FinishRow(b, span, row, max, sum, lse + (i0 + i) * b.group + g);
-      }
-      float* out = o + i0 * o_stride + g * E;
-      GemmPanels(rows, E, span.some, scores, stride, 1, value_panels, n, out, o_stride, false);
-      for (size_t i = 0; i < rows; ++i) ScaleRow(out + i * o_stride, E, by[i]);
+  const size_t stride = ScoreStride(b.columns);
+  float *scores = scratch, *by = scores + b.m * stride;
+  for (size_t g = 0; g < b.group; ++g) {
+    Scores(b, b.q + g * b.E, b.q_stride, b.key_columns, scores, stride);
+    for (size_t i = 0; i < b.m; ++i) {
+      float max = 0;
+      const float sum = SoftmaxRow(b, b.first_row + i, scores + i * stride, &max);
+      by[i] = FinishRow(b, b.first_row + i, max, sum, lse + i * b.group + g);
     }
+    float* out = o + g * b.E;
+    WeightedRows(b, scores, stride, b.value_rows, out, o_stride);
+    for (size_t i = 0; i < b.m; ++i) ScaleRow(out + i * o_stride, b.E, by[i]);
   }
 }
 
-/// p[0, some) = exp(scale p - lse) where visible, and ds = scale p (dp - delta) over dp.
-HWY_INLINE void BackwardRow(const AttentionBlock& b, KeySpan span, size_t row, float lse,
-                            float delta, float* p, float* ds) {
+/// p = exp(scale p - lse) where visible, 0 elsewhere, and ds = scale p (dp - delta) over dp.
+HWY_INLINE void BackwardRow(const AttentionBlock& b, size_t row, float lse, float delta, float* p,
+                            float* ds) {
   const Vec scale = Splat(b.scale), shift = Splat(lse), mean = Splat(delta);
-  const IntVec row_v = hn::Set(IntTag(), static_cast<int32_t>(row));
-  size_t j = 0;
-  for (; j + kLanes <= span.all; j += kLanes) {
-    const Vec e = Exp(hn::Sub(hn::Mul(scale, Load(p + j)), shift));
-    Store(e, p + j);
-    Store(hn::Mul(hn::Mul(scale, e), hn::Sub(Load(ds + j), mean)), ds + j);
-  }
-  for (; j < span.some; j += kLanes) {
-    const size_t left = span.some - j;
-    const Mask visible = Visible(b, j, left, row_v);
-    const Vec e =
-        hn::IfThenElseZero(visible, Exp(hn::Sub(hn::Mul(scale, LoadUpTo(p + j, left)), shift)));
-    StoreUpTo(e, p + j, left);
-    const Vec d = hn::Mul(hn::Mul(scale, e), hn::Sub(LoadUpTo(ds + j, left), mean));
-    StoreUpTo(hn::IfThenElseZero(visible, d), ds + j, left);
-  }
-}
-
-void AddRow(const float* from, float* to, size_t n) {
-  for (size_t i = 0; i < n; i += kLanes)
-    StoreUpTo(hn::Add(LoadUpTo(to + i, n - i), LoadUpTo(from + i, n - i)), to + i, n - i);
+  ForScores(
+      b, row,
+      [&](size_t at) HWY_ATTR {
+        const Vec e = Exp(hn::Sub(hn::Mul(scale, Load(p + at)), shift));
+        Store(e, p + at);
+        Store(hn::Mul(hn::Mul(scale, e), hn::Sub(Load(ds + at), mean)), ds + at);
+      },
+      [&](size_t at, size_t left, Mask visible) HWY_ATTR {
+        const Vec e = hn::IfThenElseZero(
+            visible, Exp(hn::Sub(hn::Mul(scale, LoadUpTo(p + at, left)), shift)));
+        StoreUpTo(e, p + at, left);
+        const Vec d = hn::Mul(hn::Mul(scale, e), hn::Sub(LoadUpTo(ds + at, left), mean));
+        StoreUpTo(hn::IfThenElseZero(visible, d), ds + at, left);
+      });
 }
 
 /// Scratch of the backward, in floats from its start.
 struct BackwardLayout {
-  size_t sub, stride;
-  size_t key_columns, value_columns, key_rows, scores, d_scores, queries, d_out, dk, dv;
-  BackwardLayout(size_t m, size_t n, size_t group, size_t E) {
-    sub = SubBlock(m, n);
-    stride = ScoreStride(n);
-    const size_t rows = group * sub;
-    key_columns = 0;                                  // K^T panels [E, n]
-    value_columns = key_columns + PanelFloats(E, n);  // V^T panels [E, n]
-    key_rows = value_columns + PanelFloats(E, n);     // K panels [n, E]
-    scores = key_rows + PanelFloats(n, E);            // P [group * sub, n]
-    d_scores = scores + rows * stride;                // dS [group * sub, n]
-    queries = d_scores + rows * stride;               // Q panels [group * sub, E]
-    d_out = queries + PanelFloats(rows, E);           // dO panels [group * sub, E]
-    dk = d_out + PanelFloats(rows, E);                // [n, E]
-    dv = dk + n * E;                                  // [n, E]
+  size_t stride, scores, d_scores, queries, d_out, end;
+  BackwardLayout(size_t m, size_t score_stride, size_t group, size_t E) {
+    const size_t rows = group * m;
+    stride = score_stride;
+    scores = 0;                              // P [group * m, columns]
+    d_scores = scores + rows * stride;       // dS [group * m, columns]
+    queries = d_scores + rows * stride;      // Q panels [group * m, E]
+    d_out = queries + PanelFloats(rows, E);  // dO panels [group * m, E]
+    end = d_out + PanelFloats(rows, E);
   }
 };
 
-void Backward(const AttentionBlock& b, const float* o, size_t o_stride, const float* lse,
-              const AttentionGradients& grad, float* scratch) {
-  const size_t n = b.n, E = b.E, group = b.group;
-  const BackwardLayout at(b.m, n, group, E);
-  float* const p = scratch + at.scores;
-  float* const ds = scratch + at.d_scores;
-  const GatheredRows keys{b.k, b.k_stride, b.key_rows}, values{b.v, b.v_stride, b.key_rows};
-  PackColumns(keys, E, n, {scratch + at.key_columns, E, 0, 0});
-  PackColumns(values, E, n, {scratch + at.value_columns, E, 0, 0});
-  PackRows(keys, n, E, {scratch + at.key_rows, n, 0, 0});
-  std::fill_n(scratch + at.dk, 2 * n * E, 0.0f);
-  for (size_t i0 = 0; i0 < b.m; i0 += at.sub) {
-    const size_t rows = std::min(at.sub, b.m - i0);
-    const KeySpan span = SpanFor(b, i0, rows);
-    const size_t depth = group * rows;
-    for (size_t g = 0; g < group; ++g) {
-      const float* q = b.q + i0 * b.q_stride + g * E;
-      const float* d_o = grad.d_o + i0 * grad.d_o_stride + g * E;
-      float* p_g = p + g * rows * at.stride;
-      float* ds_g = ds + g * rows * at.stride;
-      GemmPanels(rows, span.some, E, q, b.q_stride, 1, scratch + at.key_columns, E, p_g, at.stride,
-                 false);
-      GemmPanels(rows, span.some, E, d_o, grad.d_o_stride, 1, scratch + at.value_columns, E, ds_g,
-                 at.stride, false);
-      for (size_t i = 0; i < rows; ++i) {
-        const float delta =
-            DotFloats(d_o + i * grad.d_o_stride, o + (i0 + i) * o_stride + g * E, E);
-        BackwardRow(b, span, b.first_row + i0 + i, lse[(i0 + i) * group + g], delta,
-                    p_g + i * at.stride, ds_g + i * at.stride);
-      }
-      GemmPanels(rows, E, span.some, ds_g, at.stride, 1, scratch + at.key_rows, n,
-                 grad.dq + i0 * grad.dq_stride + g * E, grad.dq_stride, false);
-      PackRows(StridedRows{q, b.q_stride}, rows, E, {scratch + at.queries, depth, g * rows, 0});
-      PackRows(StridedRows{d_o, grad.d_o_stride}, rows, E,
-               {scratch + at.d_out, depth, g * rows, 0});
-    }
-    GemmPanels(span.some, E, depth, ds, 1, at.stride, scratch + at.queries, depth, scratch + at.dk,
-               E, true);
-    GemmPanels(span.some, E, depth, p, 1, at.stride, scratch + at.d_out, depth, scratch + at.dv, E,
-               true);
-  }
-  for (size_t j = 0; j < n; ++j) {
-    const size_t row = static_cast<size_t>(b.key_rows[j]);
-    AddRow(scratch + at.dk + j * E, grad.dk + row * grad.dk_stride, E);
-    AddRow(scratch + at.dv + j * E, grad.dv + row * grad.dv_stride, E);
+/// to (row r at to + r * to_stride) += scores^T times panels [depth, E], for the keys of the spans.
+void AddToKeys(const AttentionBlock& b, const float* scores, size_t stride, const float* panels,
+               float* to, size_t to_stride) {
+  const size_t depth = b.group * b.m;
+  for (size_t s = 0; s < b.span_count; ++s) {
+    const Columns c(b.spans[s]);
+    GemmPanels(c.end - c.begin, b.E, depth, scores + b.spans[s].column + c.begin, 1, stride, panels,
+               depth, to + (c.base + c.begin) * to_stride, to_stride, true);
   }
 }
 
-/// An upper bound that grows with each argument, so that scratch for more keys serves fewer too.
-size_t Scratch(size_t m, size_t n, size_t group, size_t E) {
-  const size_t stride = ScoreStride(n);
-  const size_t scores =
-      std::min(m * stride, std::max(kScoreBytes / sizeof(float), kMaxRows * stride));
-  const size_t rows = group * std::min(m, kSubBlockRows);
-  return 2 * PanelFloats(E, n) + PanelFloats(n, E) + 2 * group * scores + 2 * PanelFloats(rows, E) +
-         2 * n * E;
+void Backward(const AttentionBlock& b, const float* o, size_t o_stride, const float* lse,
+              const AttentionGradients& grad, float* scratch) {
+  const size_t E = b.E, depth = b.group * b.m;
+  const BackwardLayout at(b.m, ScoreStride(b.columns), b.group, E);
+  for (size_t g = 0; g < b.group; ++g) {
+    const float *q = b.q + g * E, *d_o = grad.d_o + g * E;
+    float* p = scratch + at.scores + g * b.m * at.stride;
+    float* ds = scratch + at.d_scores + g * b.m * at.stride;
+    Scores(b, q, b.q_stride, b.key_columns, p, at.stride);
+    Scores(b, d_o, grad.d_o_stride, b.value_columns, ds, at.stride);
+    for (size_t i = 0; i < b.m; ++i) {
+      const float delta = DotFloats(d_o + i * grad.d_o_stride, o + i * o_stride + g * E, E);
+      BackwardRow(b, b.first_row + i, lse[i * b.group + g], delta, p + i * at.stride,
+                  ds + i * at.stride);
+    }
+    WeightedRows(b, ds, at.stride, b.key_rows, grad.dq + g * E, grad.dq_stride);
+    PackRows(StridedRows{q, b.q_stride}, b.m, E, {scratch + at.queries, depth, g * b.m, 0});
+    PackRows(StridedRows{d_o, grad.d_o_stride}, b.m, E, {scratch + at.d_out, depth, g * b.m, 0});
+  }
+  AddToKeys(b, scratch + at.d_scores, at.stride, scratch + at.queries, grad.dk, grad.dk_stride);
+  AddToKeys(b, scratch + at.scores, at.stride, scratch + at.d_out, grad.dv, grad.dv_stride);
+}
+
+size_t Scratch(size_t m, size_t columns, size_t group, size_t E) {
+  return BackwardLayout(m, columns + 16, group, E).end + m;  // at least the stride, and growing
 }
 
 }  // namespace
@@ -393,6 +380,7 @@ void FillAttention(Kernels& table) {
   table.attention_forward = &Forward;
   table.attention_backward = &Backward;
   table.attention_scratch = &Scratch;
+  table.query_block = kQueryBlock;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -20,25 +20,42 @@
 
 namespace needle {
 
-/// One block of queries against a gathered list of keys, for one key/value head.
-/// Query i (row first_row + i) sees key j iff key_first[j] <= row && row < key_end[j]. key_rows
-/// only says where key j lies in memory (a row shared by several chunks is seen from key_first on).
+/// Key rows [begin, end), of which some query of a block sees some. Those in [begin, all_end) are
+/// seen by every query.
+struct KeySpan {
+  int32_t begin = 0, all_end = 0, end = 0;
+  /// Place of row floor(begin / panel_width) * panel_width in a row of scores: a multiple of 16.
+  size_t column = 0;
+};
+
+/// One block of queries against spans of keys, for one key/value head.
+/// Query i (row first_row + i) sees key row j iff key_first[j] <= row && row < key_end[j]; rows
+/// outside of the spans are seen by none. One query reads the rows of k and v; several read panels
+/// (see pack) over all rows.
 struct AttentionBlock {
-  size_t m = 0;              // queries, 1..128
-  size_t n = 0;              // keys
+  size_t m = 0;              // queries
   size_t group = 1;          // query heads that share this key/value head
   size_t E = 0;              // head size
   size_t first_row = 0;      // row of query 0
   const float* q = nullptr;  // query i of head g at q + i * q_stride + g * E
   size_t q_stride = 0;
-  const float* k = nullptr;  // key of row r at k + r * k_stride
-  size_t k_stride = 0;
-  const float* v = nullptr;  // value of row r at v + r * v_stride
-  size_t v_stride = 0;
-  const int32_t* key_rows = nullptr;   // [n] any order
-  const int32_t* key_first = nullptr;  // [n] ascending
-  const int32_t* key_end = nullptr;    // [n]
+  const KeySpan* spans = nullptr;  // [span_count] ascending; rounded to panels, none overlap
+  size_t span_count = 0;
+  size_t columns = 0;                  // floats of a row of scores that the spans take
+  const int32_t* key_first = nullptr;  // [rows]
+  const int32_t* key_end = nullptr;    // [rows]
   float scale = 1;                     // logit = scale * (q . k)
+
+  const float* k = nullptr;  // key of row r at k + r * k_stride (m == 1)
+  size_t k_stride = 0;
+  const float* v = nullptr;  // value of row r at v + r * v_stride (m == 1)
+  size_t v_stride = 0;
+
+  size_t rows = 0;                       // of the panels
+  const float* key_columns = nullptr;    // panels of K^T [E, rows]
+  const float* value_rows = nullptr;     // panels of V [rows, E]
+  const float* value_columns = nullptr;  // panels of V^T [E, rows] (backward)
+  const float* key_rows = nullptr;       // panels of K [rows, E] (backward)
 };
 
 /// Gradients of AttentionBlock; rows as in q, k, v.
@@ -47,9 +64,9 @@ struct AttentionGradients {
   size_t d_o_stride = 0;
   float* dq = nullptr;  // assigned
   size_t dq_stride = 0;
-  float* dk = nullptr;  // added at the rows key_rows
+  float* dk = nullptr;  // added: row r at dk + r * dk_stride
   size_t dk_stride = 0;
-  float* dv = nullptr;  // added at the rows key_rows
+  float* dv = nullptr;  // added
   size_t dv_stride = 0;
 };
 
@@ -98,13 +115,16 @@ struct Kernels {
   void (*attention_forward)(const AttentionBlock& block, float* o, size_t o_stride, float* lse,
                             float* scratch) = nullptr;
 
-  /// The gradient, from o and lse of the forward.
+  /// The gradient, from o and lse of the forward. Reads the panels also of one query.
   void (*attention_backward)(const AttentionBlock& block, const float* o, size_t o_stride,
                              const float* lse, const AttentionGradients& gradients,
                              float* scratch) = nullptr;
 
-  /// Floats of scratch for the forward and the backward.
-  size_t (*attention_scratch)(size_t m, size_t n, size_t group, size_t E) = nullptr;
+  /// Queries of one block at which the kernels work best (any number is right).
+  size_t query_block = 0;
+
+  /// Floats of scratch for the forward and the backward. Grows with each argument.
+  size_t (*attention_scratch)(size_t m, size_t columns, size_t group, size_t E) = nullptr;
 
   // --- Operations of src/ops for float, on row blocks -----------------------------------------
   // Signatures, shapes, what is assigned and what is added: as the function of that name there.

@@ -27,9 +27,10 @@ double VisibleProduct(const AttentionBlock& b) {
   size_t pairs = 0;
   const auto first = static_cast<int32_t>(b.first_row);
   const auto last = static_cast<int32_t>(b.first_row + b.m);
-  for (size_t j = 0; j < b.n; ++j)
-    pairs += static_cast<size_t>(
-        std::max(0, std::min(b.key_end[j], last) - std::max(b.key_first[j], first)));
+  for (size_t s = 0; s < b.span_count; ++s)
+    for (int32_t j = b.spans[s].begin; j < b.spans[s].end; ++j)
+      pairs += static_cast<size_t>(
+          std::max(0, std::min(b.key_end[j], last) - std::max(b.key_first[j], first)));
   return Product(pairs, b.E, b.group);
 }
 
@@ -120,6 +121,7 @@ const Kernels& ProfiledKernels(const Kernels& kernels) {
   NEEDLE_WRAP(fake_quantise);
   NEEDLE_WRAP(fake_quantise_activations);
   NEEDLE_WRAP(sum_squares);
+  NEEDLE_WRAP(axpy);
   NEEDLE_WRAP(adamw);
 #undef NEEDLE_WRAP
   return table;

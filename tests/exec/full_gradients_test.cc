@@ -40,7 +40,7 @@ TEST_P(FullGradients, OfEveryParameterAreTheReferenceModelsOnEveryIsa) {
         ++seen;
         // Sums of a few thousand float32 products.
         const double float32 = RelativeL2(rounded.At(spec.path), want.At(spec.path));
-        const double allowed = spec.path.find("_res") != std::string::npos ? 2 * float32 : 0;
+        const double allowed = spec.path.find("_res") != std::string::npos ? 4 * float32 : 0;
         if (isa == SupportedIsas()[0] && float32 > 1e-5)
           RecordProperty(spec.path, std::to_string(float32));
         EXPECT_LE(RelativeL2(got.At(spec.path), want.At(spec.path)), std::max(1e-5, allowed))

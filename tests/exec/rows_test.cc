@@ -142,25 +142,34 @@ RC_GTEST_PROP(PlanChunks, AForestThatFitsIsOneChunkWithoutAPrefix, ()) {
   RC_ASSERT(plan.chunks[0].tokens == forest.tokens);
 }
 
-RC_GTEST_PROP(VisibleKeys, AreAllThatSomeQueryOfTheBlockSeesInOrderOfFirstSight, ()) {
+RC_GTEST_PROP(VisibleSpans, HoldEveryKeyThatSomeQueryOfTheBlockSees, ()) {
   const Forest forest = Build(RandomExamples(), Packing::kTree);
   const ChunkPlan plan = PlanChunks(forest, *rc::gen::inRange<size_t>(1, 20));
+  const size_t width = *rc::gen::inRange<size_t>(1, 6);
   for (const Rows& rows : plan.chunks) {
     const size_t begin = *rc::gen::inRange<size_t>(rows.first, rows.total());
     const size_t count = *rc::gen::inRange<size_t>(1, rows.total() - begin + 1);
-    std::vector<int32_t> keys;
-    VisibleKeys(rows, begin, count, &keys);
-    std::set<int32_t> want;
-    for (size_t i = begin; i < begin + count; ++i)
-      for (size_t j = 0; j < rows.total(); ++j)
-        if (rows.key_first[j] <= static_cast<int32_t>(i) &&
-            static_cast<int32_t>(i) < rows.key_end[j])
-          want.insert(static_cast<int32_t>(j));
-    RC_ASSERT(std::set<int32_t>(keys.begin(), keys.end()) == want);
-    RC_ASSERT(keys.size() == want.size());
-    for (size_t n = 1; n < keys.size(); ++n)
-      RC_ASSERT(rows.key_first[static_cast<size_t>(keys[n - 1])] <=
-                rows.key_first[static_cast<size_t>(keys[n])]);
+    std::vector<KeySpan> spans;
+    const size_t columns = VisibleSpans(rows, begin, count, width, &spans);
+    const auto sees = [&](size_t i, size_t j) {
+      return rows.key_first[j] <= static_cast<int32_t>(i) &&
+             static_cast<int32_t>(i) < rows.key_end[j];
+    };
+    std::vector<bool> covered(rows.total());
+    size_t next_panel = 0, next_column = 0;
+    for (const KeySpan& span : spans) {
+      const size_t first = static_cast<size_t>(span.begin), end = static_cast<size_t>(span.end);
+      RC_ASSERT(first / width >= next_panel);  // panels of two spans are apart
+      next_panel = (end - 1) / width + 1;
+      RC_ASSERT(span.column == next_column);
+      next_column += (end - first / width * width + 15) / 16 * 16;
+      for (size_t j = first; j < end; ++j) covered[j] = true;
+      for (size_t j = first; j < static_cast<size_t>(span.all_end); ++j)
+        for (size_t i = begin; i < begin + count; ++i) RC_ASSERT(sees(i, j));
+    }
+    RC_ASSERT(columns == next_column);
+    for (size_t j = 0; j < rows.total(); ++j)
+      for (size_t i = begin; i < begin + count; ++i) RC_ASSERT(!sees(i, j) || covered[j]);
   }
 }
 
