@@ -32,7 +32,7 @@ Result<Model> OpenModel(const RunArgs& args) {
 
 Result<json::Value> ReadTools(const std::string& path) {
   NEEDLE_ASSIGN(const std::string text, ReadTextFile(path));
-  const Result<json::Value> tools = json::Parse(text);
+  Result<json::Value> tools = json::Parse(text);
   if (!tools)
     return Error(Code::kInvalidArgument, StrCat(path, ": no JSON: ", tools.error().message()));
   if (!tools->is_array())
@@ -44,7 +44,7 @@ Result<json::Value> ReadTools(const std::string& path) {
 /// One session with its tools; without tools the query itself is the prompt, as upstream has it.
 class Answers {
  public:
-  Answers(std::shared_ptr<const Engine> engine, const RunArgs& args)
+  Answers(const std::shared_ptr<const Engine>& engine, const RunArgs& args)
       : session_(engine), args_(args), tokenizer_(engine->tokenizer()) {
     options_.max_new_tokens = args.max_len;
     options_.max_reasoning_tokens = args.max_len;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/str_cat.h"
 
 namespace needle {
 namespace {
@@ -71,7 +72,7 @@ std::optional<double> CgroupProcessors(const std::string& membership, const std:
       smallest = Smaller(smallest, UpToTheRoot(mount, group, QuotaV2));
     } else if (NamesCpu(controllers)) {
       for (const std::string& name : {std::string("cpu"), controllers})
-        smallest = Smaller(smallest, UpToTheRoot(mount + "/" + name, group, QuotaV1));
+        smallest = Smaller(smallest, UpToTheRoot(StrCat(mount, "/", name), group, QuotaV1));
     }
   }
   return smallest;

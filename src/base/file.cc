@@ -153,7 +153,7 @@ Status AtomicFile::Commit() {
   NEEDLE_TRY(os::Sync(f.file, f.path));
   NEEDLE_TRY(Pass("rename", f.path));
   os::Close(std::exchange(f.file, os::kNoHandle));  // Windows renames closed files only
-  const Status renamed = os::RenameOver(f.temporary, f.path);
+  Status renamed = os::RenameOver(f.temporary, f.path);
   if (!renamed.ok()) {
     (void)os::Remove(f.temporary);
     return renamed;

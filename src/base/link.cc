@@ -17,7 +17,7 @@ Status ReplaceWithSymlink(const std::string& target, const std::string& path) {
   std::filesystem::create_symlink(target, temporary, error);
   if (error)
     return Error(Code::kIo, StrCat(path, ": the link could not be made: ", error.message()));
-  const Status renamed = RenameFile(temporary, path);
+  Status renamed = RenameFile(temporary, path);
   if (!renamed.ok()) std::filesystem::remove(temporary, error);
   return renamed;
 }

@@ -58,7 +58,7 @@ int AvailableThreads() {
 // A run is a door that opens and closes: workers that are awake enter while it is open, take tasks
 // until none is left, and leave. The caller closes the door when no task is left and waits for
 // those inside only, so a worker that still sleeps is never waited for.
-struct ThreadPool::Impl {
+struct ThreadPool::Impl {  // NOLINT(clang-analyzer-optin.performance.Padding): cache lines
   using Task = std::function<void(size_t, int)>;
 
   // Written by the caller while the door is closed and nobody is inside.

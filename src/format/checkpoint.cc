@@ -85,7 +85,7 @@ Status Flatten(const Value& node, const std::string& path, const std::string& or
       return Corrupt(origin, StrCat("a key of the parameter tree is ", Found(*entry.first),
                                     "; plain names without \"/\" are wanted"));
     const std::string name(entry.first->text());
-    NEEDLE_TRY(Flatten(*entry.second, path.empty() ? name : path + "/" + name, origin, out));
+    NEEDLE_TRY(Flatten(*entry.second, path.empty() ? name : StrCat(path, "/", name), origin, out));
   }
   return {};
 }

@@ -14,6 +14,7 @@ json::Value ToJson(double v) { return json::Value::Float(v); }
 json::Value ToJson(const std::string& v) { return json::Value::String(v); }
 json::Value ToJson(const std::vector<int>& v) {
   std::vector<json::Value> items;
+  items.reserve(v.size());
   for (const int i : v) items.push_back(json::Value::Int(i));
   return json::Value::Array(std::move(items));
 }

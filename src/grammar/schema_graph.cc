@@ -256,7 +256,7 @@ Result<uint32_t> Compiler::Enum(const Value& schema, const std::vector<Value>& v
                                                    [&](const auto& t) { return HasType(v, t); });
     if (fits) texts.push_back(json::Dump(v));
   }
-  if (texts.empty())
+  if (type != nullptr && texts.empty())  // without a type every value fits
     return Bad(path, StrCat("none of the listed values has the type ", json::Dump(*type)));
   return Literals(std::move(texts));
 }

@@ -306,7 +306,7 @@ MaybeFailure Fetch::WaitForLock(std::optional<FileLock>* lock) {
     }
     if (!told) Notice(StrCat(What(), ": another program is downloading this file; waiting for it"));
     here_ = SizeOf(places_.incomplete);
-    if (const MaybeFailure stopped = Wait(0.1)) return stopped;
+    if (MaybeFailure stopped = Wait(0.1)) return stopped;
   }
 }
 

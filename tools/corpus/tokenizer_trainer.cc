@@ -86,7 +86,7 @@ class Merger {
       Apply(pair, runs_[i].symbols);
       Add(i, +1);
     }
-    const std::string piece = pair.first + pair.second;
+    std::string piece = pair.first + pair.second;
     structures_ += IsStructure(piece) ? 1 : 0;
     return piece;
   }
