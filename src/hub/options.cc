@@ -56,7 +56,7 @@ std::string CacheFolder(const Environment& get) {
 }
 
 std::string Token(const Environment& get) {
-  if (const std::string token = Trimmed(FirstOf(get, {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
+  if (std::string token = Trimmed(FirstOf(get, {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
       !token.empty())
     return token;
   if (IsTrue(FirstOf(get, {"HF_HUB_DISABLE_IMPLICIT_TOKEN"}))) return "";
