@@ -42,9 +42,9 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
   prefix_acts_.keep = chunk_acts_.keep = sink != nullptr;
   Backward& b = *back_;
   if (sink) {
-    b.dkv.resize(d_.L);
-    for (Buffer<float>& dkv : b.dkv)
-      std::fill_n(dkv.Reserve(most * 2 * d_.KE), P * 2 * d_.KE, 0.0f);
+    b.dkv_size = most * 2 * d_.KE;
+    b.dkv.Reserve(d_.L * b.dkv_size);
+    for (size_t l = 0; l < d_.L; ++l) std::fill_n(b.Dkv(l), P * 2 * d_.KE, 0.0f);
     b.dval.resize(sites);
     if (sink->all)
       for (Buffer<float>& dval : b.dval) std::fill_n(dval.Reserve(most * d_.D), P * d_.D, 0.0f);
@@ -167,7 +167,7 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
     } else {
       std::fill_n(b.small.data(), blocks.count * SmallGrads(d_, nullptr).size, 0.0f);
     }
-    if (clear_own) std::fill_n(b.dkv[l].data() + rows.first * 2 * d_.KE, T * 2 * d_.KE, 0.0f);
+    if (clear_own) std::fill_n(b.Dkv(l) + rows.first * 2 * d_.KE, T * 2 * d_.KE, 0.0f);
     pool_.Run("backward out", blocks.count, [&](size_t task, int worker) {
       BackwardOut(rows, l, blocks[task], acts, sink, scratch_[static_cast<size_t>(worker)]);
     });
@@ -259,7 +259,7 @@ void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Contex
   const size_t group = d_.H / d_.K, column = head * group * d_.E;
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
-  float* dkv = back.dkv[l].data();
+  float* dkv = back.Dkv(l);
   for (const KeyBlock& block : key_blocks_) {
     const AttentionBlock b = BlockOf(rows, l, head, block, context);
     AttentionGradients g;
@@ -292,7 +292,7 @@ void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activa
   const MatView<float> dq{back.dq.data() + begin * d_.A, m, d_.A};
   k_.rope(dq, position, rope_, -1);
   k_.rms_norm_backward(qkvg.Cols(0, d_.A), block.q_norm, dq, dqkvg.Cols(0, d_.A), small.q_norm);
-  const MatView<float> dkv{back.dkv[l].data() + (rows.first + begin) * 2 * d_.KE, m, 2 * d_.KE};
+  const MatView<float> dkv{back.Dkv(l) + (rows.first + begin) * 2 * d_.KE, m, 2 * d_.KE};
   const MatView<float> dk = dqkvg.Cols(d_.column[kK], d_.KE);
   for (size_t i = 0; i < m; ++i) {
     std::copy_n(dkv.Row(i), d_.KE, dk.Row(i));

@@ -26,10 +26,12 @@ class Buffer {
     }
     return data_.get();
   }
-  /// The same, but the first `keep` elements survive growth (which doubles).
+  /// The same, but the first `keep` elements survive growth (which doubles when there are any).
   T* Grow(size_t n, size_t keep) {
     if (n > size_) {
-      Buffer larger(n > 2 * size_ ? n : 2 * size_);
+      Buffer larger;
+      if (keep == 0) *this = Buffer();  // first free, then take
+      larger.Reserve(keep == 0 || n > 2 * size_ ? n : 2 * size_);
       for (size_t i = 0; i < keep; ++i) larger.data_.get()[i] = data_.get()[i];
       *this = std::move(larger);
     }

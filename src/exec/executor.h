@@ -32,29 +32,42 @@ struct Context {
   void Reserve(const Dims& d, size_t sites, size_t rows, size_t keep);
 };
 
-/// What the backward reads of a forward over T rows.
+/// What the backward reads of a forward over T rows, all in one piece of memory.
 struct Activations {
+  class Array {
+   public:
+    float* data() const { return data_; }
+
+   private:
+    friend struct Activations;
+    float* data_ = nullptr;
+  };
   struct Layer {
-    Buffer<float> r, c;  // [T, C] lane projections and coefficients
-    Buffer<float> qkvg;  // [T, NQ] projections before norms
-    Buffer<float> att;   // [T, A] attention before the gate
-    Buffer<float> lse;   // [K][T, H / K]
-    Buffer<float> p;     // [T, D] out projection
+    Array r, c;  // [T, C] lane projections and coefficients
+    Array qkvg;  // [T, NQ] projections before norms
+    Array att;   // [T, A] attention before the gate
+    Array lse;   // [K][T, H / K]
+    Array p;     // [T, D] out projection
   };
   struct Site {
-    Buffer<float> e;    // [T, ED] gathered (and quantised) n-gram vectors
-    Buffer<float> key;  // [T, D]
-    Buffer<float> val;  // [T, D] after the convolution
+    Array e;    // [T, ED] gathered (and quantised) n-gram vectors
+    Array key;  // [T, D]
+    Array val;  // [T, D] after the convolution
   };
   bool keep = false;  // false: one layer's worth, for the engine and for evaluation
   size_t T = 0;
-  std::vector<Buffer<float>> x;  // [L + 1] (or 2) of [T, S*D]
-  std::vector<Layer> layers;     // [L] (or 1)
+  std::vector<Array> x;       // [L + 1] (or 2) of [T, S*D]
+  std::vector<Layer> layers;  // [L] (or 1)
   std::vector<Site> sites;
   std::vector<int32_t> slots;  // [T, tables]
 
+  /// Room for T rows. The same T gives the same places: contents survive.
+  void Reserve(const Dims& d, size_t rows, size_t site_count);
   Layer& layer(size_t l) { return layers[keep ? l : 0]; }
   MatView<float> X(size_t l, size_t width) { return {x[keep ? l : l % 2].data(), T, width}; }
+
+ private:
+  Buffer<float> memory_;
 };
 
 /// Where gradients go (added): LoRA factors, or every parameter. Exactly one is set.

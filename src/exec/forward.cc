@@ -23,6 +23,37 @@ void Context::Reserve(const Dims& d, size_t sites, size_t rows, size_t keep) {
   for (Buffer<float>& b : val) b.Grow(rows * d.D, keep * d.D);
 }
 
+void Activations::Reserve(const Dims& d, size_t rows, size_t site_count) {
+  T = rows;
+  x.resize(keep ? d.L + 1 : 2);
+  layers.resize(keep ? d.L : 1);
+  sites.resize(site_count);
+  const auto for_each = [&](const auto& fn) {
+    for (Array& a : x) fn(a, d.S * d.D);
+    for (Layer& a : layers) {
+      fn(a.r, d.C);
+      fn(a.c, d.C);
+      fn(a.qkvg, d.NQ);
+      fn(a.att, d.A);
+      fn(a.lse, d.H);
+      fn(a.p, d.D);
+    }
+    for (Site& a : sites) {
+      fn(a.e, d.ED);
+      fn(a.key, d.D);
+      fn(a.val, d.D);
+    }
+  };
+  const auto floats = [&](size_t width) { return CeilDiv(T * width, 16) * 16; };  // cache lines
+  size_t size = 0;
+  for_each([&](Array&, size_t width) { size += floats(width); });
+  float* next = memory_.Reserve(size);
+  for_each([&](Array& a, size_t width) {
+    a.data_ = next;
+    next += floats(width);
+  });
+}
+
 Executor::Executor(const Weights& weights, ThreadPool& pool)
     : w_(weights),
       k_(weights.kernels()),
@@ -41,18 +72,8 @@ void Executor::set_activation_budget(size_t bytes) {
 }
 
 void Executor::Prepare(const Rows& rows, Activations& acts) {
-  const size_t T = acts.T = rows.count();
-  acts.x.resize(acts.keep ? d_.L + 1 : 2);
-  for (Buffer<float>& b : acts.x) b.Reserve(T * d_.S * d_.D);
-  acts.layers.resize(acts.keep ? d_.L : 1);
-  for (Activations::Layer& a : acts.layers) {
-    a.r.Reserve(T * d_.C);
-    a.c.Reserve(T * d_.C);
-    a.qkvg.Reserve(T * d_.NQ);
-    a.att.Reserve(T * d_.A);
-    a.lse.Reserve(T * d_.H);
-    a.p.Reserve(T * d_.D);
-  }
+  const size_t T = rows.count();
+  acts.Reserve(d_, T, w_.config().engram_layers.size());
   u_.Reserve(T * d_.D);
   u1_.Reserve(T * d_.D);
   q_.Reserve(T * d_.A);
@@ -74,16 +95,10 @@ void Executor::Prepare(const Rows& rows, Activations& acts) {
 void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
   const ModelConfig& c = w_.config();
   const size_t T = rows.count(), sites = c.engram_layers.size();
-  acts.sites.resize(sites);
   if (sites == 0) return;
   acts.slots.resize(T * d_.tables);
   const RowBlocks blocks(T);
   const int act_bits = w_.numerics().act_bits;
-  for (Activations::Site& site : acts.sites) {
-    site.e.Reserve(T * d_.ED);
-    site.key.Reserve(T * d_.D);
-    site.val.Reserve(T * d_.D);
-  }
   pool_.Run("engrams", blocks.count, [&](size_t task, int worker) {
     const auto [index, begin, m] = blocks[task];
     for (size_t i = begin; i < begin + m; ++i)

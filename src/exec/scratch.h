@@ -60,11 +60,13 @@ struct Executor::Backward {
   Buffer<float> xa, g;  // [T, 5 R] x A and dy B^T, scaled
   Buffer<float> da;     // [D, 4 R] gradients of A of q, k, v and gate
   Buffer<float> a_in, a_out, b_t[kProjections];  // panels of the LoRA factors of a layer
-  std::vector<Buffer<float>> dkv;                // [L] of [total, 2 KE]
-  std::vector<Buffer<float>> dval;               // [sites] of [total, D] (all parameters only)
-  std::vector<Buffer<float>> dkey, dval_conv;    // [sites] of [T, D]
-  Buffer<float> dlogits, hidden;                 // [targets, V], [targets, D] (all parameters only)
-  Buffer<float> small;                           // [blocks, SmallSize]
+  Buffer<float> dkv;                             // [L] of [total, 2 KE], dkv_size apart
+  size_t dkv_size = 0;
+  float* Dkv(size_t l) { return dkv.data() + l * dkv_size; }
+  std::vector<Buffer<float>> dval;             // [sites] of [total, D] (all parameters only)
+  std::vector<Buffer<float>> dkey, dval_conv;  // [sites] of [T, D]
+  Buffer<float> dlogits, hidden;               // [targets, V], [targets, D] (all parameters only)
+  Buffer<float> small;                         // [blocks, SmallSize]
   MatView<float> Dx(size_t l, size_t T, size_t width) { return {dx[l % 2].data(), T, width}; }
 };
 

@@ -32,6 +32,10 @@ std::vector<float> Transposed(MatView<const float> w) {
   return t;
 }
 
+bool EndsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 }  // namespace
 
 std::string_view ProjectionPath(Projection p) { return kPaths[p]; }
@@ -67,6 +71,18 @@ Weights::Weights(const ModelConfig& config, const Kernels& kernels, ParamArrays<
       layers_(dims_.L),
       sites_(config.engram_layers.size()) {
   PackAll(pool);
+  if (!all_parameters) DropPacked();
+}
+
+void Weights::DropPacked() {
+  for (auto& [path, values] : params_.arrays()) {
+    const bool projection = std::find(kPaths.begin(), kPaths.end(), path) != kPaths.end();
+    const bool frozen = path == "embedding/embedding" || path.rfind("stack/mhc_phi_", 0) == 0 ||
+                        (path.rfind("engrams_", 0) == 0 &&
+                         (EndsWith(path, "/embedding") || EndsWith(path, "_proj/kernel")));
+    if (frozen || (projection && !backward_)) std::vector<float>().swap(values);
+  }
+  view_ = static_cast<const ParamArrays<float>&>(params_).View(config_);
 }
 
 Bits Weights::BitsFor(const std::string& path) const {

@@ -59,7 +59,8 @@ class Weights {
   const Dims& dims() const { return dims_; }
   const Numerics& numerics() const { return numerics_; }
   const Kernels& kernels() const { return *kernels_; }
-  /// The float parameters before quantisation; full training updates them in place.
+  /// The float parameters before quantisation; full training updates them in place. Those that
+  /// are packed for good are empty otherwise.
   ParamArrays<float>& params() { return params_; }
   const ParamArrays<float>& params() const { return params_; }
   /// Views of params(); norms, gates, taps and other unquantised leaves are read here.
@@ -82,6 +83,8 @@ class Weights {
   const float* head_t() const { return head_t_.data(); }
 
  private:
+  /// Frees the float values that nothing reads once they are packed for good.
+  void DropPacked();
   void PackFrozen(ThreadPool& pool);
   void PackProjection(size_t l, Projection p, const LoraView<const float>* lora);
   /// The rows that the quantiser groups ([out, in] of a kernel, the table's own rows), as used.

@@ -173,6 +173,8 @@ TEST(QatWeights, WhatTheExecutorMultipliesWithIsTheStraightThroughValue) {
   for (const Isa isa : SupportedIsas()) {
     Loaded m("tiny", isa, QatNumerics(ReferenceModel("tiny").config, "4"));
     const Dims d(m.base.config);
+    const ParamArrays<float> params(m.base.params);
+    const ModelView<const float> view = params.View(m.base.config);
     const auto straight_through = [](std::vector<float> row, std::vector<float>* all) {
       std::vector<float> q(row.size());
       FakeQuantizeRow(row, q, Bits::k4, kGroup);
@@ -181,7 +183,7 @@ TEST(QatWeights, WhatTheExecutorMultipliesWithIsTheStraightThroughValue) {
     };
     std::vector<float> table;
     for (size_t v = 0; v < d.V; ++v) {
-      const std::span<const float> row = m.weights.view().embedding.RowSpan(v);
+      const std::span<const float> row = view.embedding.RowSpan(v);
       straight_through({row.begin(), row.end()}, &table);
     }
     EXPECT_EQ(table, std::vector<float>(m.weights.embedding().data(),
@@ -190,7 +192,7 @@ TEST(QatWeights, WhatTheExecutorMultipliesWithIsTheStraightThroughValue) {
       const std::vector<float> qkvg =
           Unpacked(m.weights.kernels(), m.weights.layer(l).qkvg.data(), d.D, d.NQ);
       std::vector<float> got, want;
-      const MatView<const float> q = m.weights.view().blocks[l].q;
+      const MatView<const float> q = view.blocks[l].q;
       for (size_t o = 0; o < d.A; ++o) {
         std::vector<float> column;
         for (size_t i = 0; i < d.D; ++i) {
