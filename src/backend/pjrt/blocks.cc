@@ -10,6 +10,9 @@
 namespace needle::pjrt {
 namespace {
 
+constexpr int64_t kFewestTargets = 64;
+constexpr int64_t kRoomForTargets = 4;  // logits of free targets cost less than another program
+
 int64_t PowerOfTwo(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
@@ -213,7 +216,11 @@ std::vector<Block> BlocksOf(const Forest& forest, const ModelConfig& config,
   const Filler counter(forest, config, shape);
   for (int64_t i = 0; i < blocks; ++i)
     shape.targets = std::max(shape.targets, counter.TargetsOf(groups_of(i)));
-  shape.targets = PowerOfTwo(std::max<int64_t>(shape.targets, 16));
+  shape.targets = PowerOfTwo(std::max(shape.targets, kFewestTargets));
+  for (const BlockShape& other : limits.existing)
+    if (other.rows == shape.rows && other.groups == shape.groups && other.targets > shape.targets &&
+        other.targets <= kRoomForTargets * shape.targets)
+      shape.targets = other.targets;
   const Filler filler(forest, config, shape);
   std::vector<Block> out;
   for (int64_t i = 0; i < blocks; ++i) out.push_back(filler.Fill(groups_of(i)));

@@ -50,6 +50,8 @@ struct BlockLimits {
   std::vector<int64_t> group_rows = {256, 512, 1024, 2048};  // T: one of these, or larger powers
   int64_t block_rows = 4096;                                 // G * T at most (or one group)
   int64_t replicas = 1;                                      // blocks come in multiples of this
+  /// Shapes that programs exist for: one of them is taken when it only has more room for targets.
+  std::vector<BlockShape> existing = {};
 };
 
 /// Cuts and fills. All blocks of a batch have one shape: groups and targets are powers of two. T is

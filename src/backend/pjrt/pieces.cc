@@ -53,11 +53,12 @@ struct Potentials {
 
 Potentials BalancedRounds(Value z, bool keep) {
   Graph& outer = *z.graph;
-  const Type one{DType::kF32, {z.dim(0), z.dim(2)}};
+  const DType dtype = z.type().dtype;
+  const Type one{dtype, {z.dim(0), z.dim(2)}};
   Values init = {Zeros(outer, one), Zeros(outer, one)};
   if (keep) {
-    init.push_back(Zeros(outer, {DType::kF32, {kRounds, one.shape[0], one.shape[1]}}));
-    init.push_back(Zeros(outer, {DType::kF32, {kRounds + 1, one.shape[0], one.shape[1]}}));
+    init.push_back(Zeros(outer, {dtype, {kRounds, one.shape[0], one.shape[1]}}));
+    init.push_back(Zeros(outer, {dtype, {kRounds + 1, one.shape[0], one.shape[1]}}));
   }
   const Values after = Loop(
       outer, kRounds, init, {z}, [&](Graph& g, Value i, const Values& now, const Values& fixed) {
@@ -93,15 +94,14 @@ Value BalancedBackward(Value z, const Potentials& p, Value d) {
 
 /// The additive mask [G, T, width] of keys [first, first + width): key j is seen from row i when
 /// j <= i and i < end[j]. `ends` [G, width]; `first` a scalar.
-Value MaskOf(Value ends, Value first, int64_t T) {
+Value MaskOf(Value ends, Value first, int64_t T, DType dtype) {
   Graph& g = *ends.graph;
   const Dims shape = {ends.dim(0), T, ends.dim(1)};
   const Value row = Iota(g, {DType::kS32, shape}, 1);
   const Value key = Iota(g, {DType::kS32, shape}, 2) + BroadcastFront(first, shape);
   const Value sees =
       And(Compare(key, "LE", row), Compare(row, "LT", Broadcast(ends, shape, {0, 2})));
-  const Type type{DType::kF32, shape};
-  return Select(sees, Zeros(g, type), Constant(g, kUnseen, type));
+  return AdditiveMask(sees, dtype);
 }
 
 /// scores [G, K, M, T, n] of queries against a block of keys [G, K, n, E], masked.
@@ -144,16 +144,17 @@ struct Attended {
 /// corrected when a larger score comes.
 Attended RunningSoftmax(Value q, Value k, Value v, Value ends, int64_t block) {
   Graph& outer = *q.graph;
+  const DType dtype = q.type().dtype;
   const int64_t T = q.dim(3);
   Dims rows = q.shape();
   rows.pop_back();
   const Values after = Loop(
       outer, T / block,
-      {Constant(outer, -FLT_MAX, {DType::kF32, rows}), Zeros(outer, {DType::kF32, rows}),
+      {Constant(outer, -FLT_MAX, {dtype, rows}), Zeros(outer, {dtype, rows}),
        Zeros(outer, q.type())},
       {q, k, v, ends}, [&](Graph& g, Value i, const Values& now, const Values& fixed) -> Values {
         const Value first = i * Scalar(g, static_cast<double>(block), DType::kS32);
-        const Value mask = MaskOf(EndsOf(fixed[3], first, block), first, T);
+        const Value mask = MaskOf(EndsOf(fixed[3], first, block), first, T, q.type().dtype);
         const Value s = Scores(fixed[0], KeysOf(fixed[1], first, block), mask);
         const Value largest = Maximum(now[0], ReduceMax(s, {4}));
         const Value p = Exp(s - AlongLast(largest, s));
@@ -169,13 +170,13 @@ Values RunningSoftmaxBackward(Value q, Value k, Value v, Value ends, int64_t blo
   Graph& outer = *q.graph;
   const int64_t G = q.dim(0), K = q.dim(1), T = q.dim(3), E = q.dim(4), blocks = T / block;
   const Value along = SumLast(d_o * a.o);
-  const Type stack{DType::kF32, {blocks, G, K, block, E}};
+  const Type stack{q.type().dtype, {blocks, G, K, block, E}};
   const Values after = Loop(
       outer, blocks, {Zeros(outer, q.type()), Zeros(outer, stack), Zeros(outer, stack)},
       {q, k, v, ends, a.lse, d_o, along},
       [&](Graph& g, Value i, const Values& now, const Values& fixed) -> Values {
         const Value first = i * Scalar(g, static_cast<double>(block), DType::kS32);
-        const Value mask = MaskOf(EndsOf(fixed[3], first, block), first, T);
+        const Value mask = MaskOf(EndsOf(fixed[3], first, block), first, T, q.type().dtype);
         const Value keys = KeysOf(fixed[1], first, block), vals = KeysOf(fixed[2], first, block);
         const Value s = Scores(fixed[0], keys, mask);
         const Value p = Exp(s - AlongLast(fixed[4], s));
@@ -279,10 +280,10 @@ Value Rope(Value x, Value cos, Value sin) {
                 })[0];
 }
 
-Value HadamardMatrix(Graph& g, int64_t n) {
+Value HadamardMatrix(Graph& g, int64_t n, DType dtype) {
   const Type type{DType::kS32, {n, n}};
   const Value common = PopulationCount(And(Iota(g, type, 0), Iota(g, type, 1)));
-  const Value odd = Convert(And(common, Constant(g, 1, type)), DType::kF32);
+  const Value odd = Convert(And(common, Constant(g, 1, type)), dtype);
   const double entry = 1.0 / std::sqrt(static_cast<double>(n));
   return (Constant(g, 1, odd.type()) - odd * 2.0) * entry;
 }
@@ -305,8 +306,13 @@ Value Sinkhorn(Value z, bool differentiable) {
   })[0];
 }
 
-Value VisibilityMask(Value subtree_end) {
-  return MaskOf(subtree_end, Scalar(*subtree_end.graph, 0, DType::kS32), subtree_end.dim(1));
+Value AdditiveMask(Value sees, DType dtype) {
+  const Type type{dtype, sees.shape()};
+  return Select(sees, Zeros(*sees.graph, type), Constant(*sees.graph, kUnseen, type));
+}
+
+Value VisibilityMask(Value subtree_end, DType dtype) {
+  return MaskOf(subtree_end, Scalar(*subtree_end.graph, 0, DType::kS32), subtree_end.dim(1), dtype);
 }
 
 Value PlainAttention(Value q, Value k, Value v, Value mask) {

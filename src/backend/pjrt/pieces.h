@@ -23,14 +23,16 @@ Value Softmax(Value x);
 /// x [N, heads, E] rotated by cos, sin [N, E/2].
 Value Rope(Value x, Value cos, Value sin);
 /// The Walsh-Hadamard matrix over sqrt(n). [n, n]
-Value HadamardMatrix(hlo::Graph& g, int64_t n);
+Value HadamardMatrix(hlo::Graph& g, int64_t n, DType dtype = DType::kF32);
 /// cut(d3 * (silu(d2 * ((d1 * pad(h)) H)) H)); h [N, D], d1, d2, d3 [M].
 Value HadamardMlp(Value h, Value d1, Value d2, Value d3, Value hadamard);
 /// 20 rounds over z [S, S, N] (rows, columns, rows of the block).
 Value Sinkhorn(Value z, bool differentiable);
 
+/// 0 where `sees`, else what hides a score.
+Value AdditiveMask(Value sees, DType dtype = DType::kF32);
 /// What attention may see: additive [G, T, T] for plain, subtree ends [G, T] for blocks of keys.
-Value VisibilityMask(Value subtree_end);
+Value VisibilityMask(Value subtree_end, DType dtype = DType::kF32);
 /// q [G, K, M, T, E], k and v [G, K, T, E], mask [G, T, T] -> [G, K, M, T, E]; q is scaled already.
 Value PlainAttention(Value q, Value k, Value v, Value mask);
 /// The same over blocks of `block` keys with a running softmax: nothing of size T x T is kept.

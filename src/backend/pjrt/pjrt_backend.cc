@@ -102,7 +102,7 @@ class PjrtBackendImpl final : public PjrtBackend {
 
   Result<double> Evaluate(const Forest& batch) override {
     double loss = 0;
-    const std::vector<Block> blocks = BlocksOf(batch, config_, options_.limits);
+    const std::vector<Block> blocks = Blocks(batch, evaluate_);
     NEEDLE_TRY(
         EachShare(blocks, &evaluate_, &pjrt::Programs::Evaluate, [&](size_t first) -> Status {
           (void)first;
@@ -169,7 +169,7 @@ class PjrtBackendImpl final : public PjrtBackend {
 
   Result<std::vector<float>> TargetLogits(const Forest& forest) override {
     // One target row after the other, in the order of the forest's targets.
-    const std::vector<Block> blocks = BlocksOf(forest, config_, options_.limits);
+    const std::vector<Block> blocks = Blocks(forest, logits_);
     const auto V = static_cast<size_t>(config_.vocab_size);
     std::vector<float> out;
     NEEDLE_TRY(EachShare(blocks, &logits_, &pjrt::Programs::Logits, [&](size_t first) -> Status {
@@ -361,9 +361,15 @@ class PjrtBackendImpl final : public PjrtBackend {
     return {};
   }
 
+  std::vector<Block> Blocks(const Forest& batch, const ByShape& compiled) const {
+    pjrt::BlockLimits limits = options_.limits;
+    for (const auto& named : compiled) limits.existing.push_back(named.first);
+    return BlocksOf(batch, config_, limits);
+  }
+
   Status Accumulate(const Forest& batch) {
-    return EachShare(BlocksOf(batch, config_, options_.limits), &accumulate_,
-                     &pjrt::Programs::Accumulate, [](size_t) -> Status { return {}; });
+    return EachShare(Blocks(batch, accumulate_), &accumulate_, &pjrt::Programs::Accumulate,
+                     [](size_t) -> Status { return {}; });
   }
 
   std::shared_ptr<Client> client_;

@@ -111,11 +111,28 @@ class Programs::Forward {
  public:
   Forward(const Programs& p, Graph& g, const BlockShape& shape, bool differentiable)
       : p_(p), c_(p.config_), g_(g), shape_(shape), differentiable_(differentiable) {
-    for (const auto& [name, type] : p.used_) used_[name] = g.Parameter(type, "used/" + name);
+    DeclareWeights();
     if (p.lora() && differentiable)
       for (const auto& [name, type] : p.leaves_) value_[name] = g.Parameter(type, "value/" + name);
     DeclareBlock();
   }
+
+  /// Rows that continue what the caches hold.
+  Forward(const Programs& p, Graph& g, const AppendShape& shape)
+      : p_(p), c_(p.config_), g_(g), shape_{1, shape.rows, 1}, capacity_(shape.capacity) {
+    DeclareWeights();
+    DeclareRows();
+    const int64_t L = c_.num_layers, K = c_.num_kv_heads;
+    const Type keys{DType::kF32, {L, K, capacity_, c_.HeadDim()}};
+    cache_["k"] = g.Parameter(keys, "cache/k");
+    cache_["v"] = g.Parameter(keys, "cache/v");
+    const auto sites = static_cast<int64_t>(c_.engram_layers.size());
+    if (sites > 0)
+      cache_["val"] = g.Parameter({DType::kF32, {sites, capacity_, c_.d_model}}, "cache/val");
+  }
+
+  /// The caches, after Logits.
+  const NamedValues& Caches() const { return cache_; }
 
   /// Values whose gradient is wanted, by the names of Programs::gradients().
   NamedValues Trained() const { return p_.lora() ? value_ : used_; }
@@ -144,6 +161,29 @@ class Programs::Forward {
     return bits ? FakeQuantise(x, bits) : x;
   }
 
+  void DeclareWeights() {
+    for (const auto& [name, type] : p_.used_) used_[name] = g_.Parameter(type, "used/" + name);
+  }
+
+  void DeclareRows() {
+    const Type row{DType::kS32, {N()}}, scalar{DType::kS32, {}};
+    block_["tokens"] = g_.Parameter(row, "block/tokens");
+    block_["start"] = g_.Parameter(scalar, "block/start");
+    if (!c_.engram_layers.empty()) {
+      block_["conv_rows"] = g_.Parameter({DType::kS32, {kConvTaps - 1, N()}}, "block/conv_rows");
+      block_["slots"] = g_.Parameter({DType::kS32, {N() * c_.EngramTables()}}, "block/slots");
+    }
+    block_["target_row"] = g_.Parameter({DType::kS32, {1}}, "block/last");
+    block_["depth"] = Iota(g_, row, 0) + BroadcastFront(block_["start"], row.shape);
+    DeclareRope(capacity_);
+  }
+
+  void DeclareRope(int64_t positions) {
+    const Type table{DType::kF32, {positions, c_.HeadDim() / 2}};
+    rope_cos_ = g_.Parameter(table, "rope/cos");
+    rope_sin_ = g_.Parameter(table, "rope/sin");
+  }
+
   void DeclareBlock() {
     const auto declare = [&](const std::string& name, DType dtype, const Dims& dims) {
       block_[name] = g_.Parameter({dtype, dims}, "block/" + name);
@@ -158,9 +198,7 @@ class Programs::Forward {
     declare("target_row", DType::kS32, {shape_.targets});
     declare("target_id", DType::kS32, {shape_.targets});
     declare("target_weight", DType::kF32, {shape_.targets});
-    const Type table{DType::kF32, {shape_.rows, c_.HeadDim() / 2}};
-    rope_cos_ = g_.Parameter(table, "rope/cos");
-    rope_sin_ = g_.Parameter(table, "rope/sin");
+    DeclareRope(shape_.rows);
   }
 
   /// Rows of x [n, ...] at `index` [m]; zeros where it is -1.
@@ -185,13 +223,25 @@ class Programs::Forward {
     const auto tap = [&](size_t k, Value x) {
       return x * Broadcast(Reshape(taps[k], {c_.d_model}), x.shape(), {1});
     };
+    const Value earlier = capacity_ > 0 ? Remember(site, raw) : raw;
     Value val = tap(0, raw);
     for (size_t k = 1; k < kConvTaps; ++k) {
       const auto i = static_cast<int64_t>(k) - 1;
       const Value rows = Reshape(SliceDim(block_.at("conv_rows"), 0, i, i + 1), {N()});
-      val = val + tap(k, RowsOrZeros(raw, rows));
+      val = val + tap(k, RowsOrZeros(earlier, rows));
     }
     return {key, val};
+  }
+
+  /// Puts values into the cache of a memory; all that it holds. [capacity, D]
+  Value Remember(size_t site, Value raw) {
+    const Value zero = Scalar(g_, 0, DType::kS32);
+    const auto s = static_cast<int64_t>(site);
+    Value& all = cache_.at("val");
+    all = DynamicUpdateSlice(
+        all, Reshape(raw, {1, N(), c_.d_model}),
+        {Scalar(g_, static_cast<double>(s), DType::kS32), block_.at("start"), zero});
+    return Reshape(SliceDim(all, 0, s, s + 1), {capacity_, c_.d_model});
   }
 
   /// a and b of the lane coefficients, side by side as the columns of phi. [L, C]
@@ -245,12 +295,25 @@ class Programs::Forward {
     in.invariant["hadamard"] = HadamardMatrix(g_, c_.HadamardSize());
     in.invariant["cos"] = GatherRows(rope_cos_, block_.at("depth"));
     in.invariant["sin"] = GatherRows(rope_sin_, block_.at("depth"));
-    const Value ends = block_.at("subtree_end");
-    in.invariant["visible"] =
-        p_.options_.attention == Attention::kPlain ? VisibilityMask(ends) : ends;
+    if (capacity_ > 0) {
+      in.invariant["visible"] = CacheMask();
+      in.invariant["start"] = block_.at("start");
+      in.stacked["layer"] = Iota(g_, {DType::kS32, {c_.num_layers}}, 0);
+    } else {
+      const Value ends = block_.at("subtree_end");
+      in.invariant["visible"] =
+          p_.options_.attention == Attention::kPlain ? VisibilityMask(ends) : ends;
+    }
     if (p_.options_.numerics.kv_bits != Bits::kNone)
       in.invariant["kv_hadamard"] = HadamardMatrix(g_, static_cast<int64_t>(kKvGroup));
     return in;
+  }
+
+  /// Row start + i sees every row of the cache up to itself. [1, rows, capacity]
+  Value CacheMask() const {
+    const Dims shape = {1, N(), capacity_};
+    const Value row = Broadcast(block_.at("depth"), shape, {1});
+    return AdditiveMask(Compare(Iota(g_, {DType::kS32, shape}, 2), "LE", row));
   }
 
   /// All layers run the same body, as upstream does it: those without a memory have flag 0.
@@ -282,18 +345,35 @@ class Programs::Forward {
     const Value rows = GatherRows(used_.at("embedding/embedding"), block_.at("tokens"));
     const Value x0 = rows * static_cast<double>(std::sqrt(static_cast<float>(c_.d_model)));
     ScanInputs in = LayerInputs();
-    in.carried = Values(static_cast<size_t>(c_.mhc_lanes), x0);
+    const auto S = static_cast<size_t>(c_.mhc_lanes);
+    in.carried = Values(S, x0);
+    if (capacity_ > 0) in.carried.insert(in.carried.end(), {cache_.at("k"), cache_.at("v")});
     ScanOptions options;
     options.unroll = p_.options_.unroll;
     options.remat = p_.options_.remat;
     options.differentiable = differentiable_;
-    return Scan(
+    Values out = Scan(
         g_, c_.num_layers, in,
-        [this](Graph&, const Values& lanes, const NamedValues& w, const NamedValues& fixed) {
-          return Layer(lanes, w, fixed);
+        [this, S](Graph&, const Values& carried, const NamedValues& w, const NamedValues& fixed) {
+          Cache cache;
+          if (capacity_ > 0) cache = {carried[S], carried[S + 1]};
+          const Values lanes(carried.begin(), carried.begin() + static_cast<std::ptrdiff_t>(S));
+          Values next = Layer(lanes, w, fixed, &cache);
+          if (capacity_ > 0) next.insert(next.end(), {cache.k, cache.v});
+          return next;
         },
         options);
+    if (capacity_ > 0) {
+      cache_["k"] = out[S];
+      cache_["v"] = out[S + 1];
+      out.resize(S);
+    }
+    return out;
   }
+
+  struct Cache {
+    Value k, v;  // of all layers [L, K, capacity, E]; no value: attention inside the block
+  };
 
   struct Mixing {
     Values pre, post;  // S of [N]
@@ -326,7 +406,8 @@ class Programs::Forward {
 
   static Value Times(Value each, Value x) { return BroadcastBack(each, {x.dim(1)}) * x; }
 
-  Values Layer(const Values& lanes, const NamedValues& w, const NamedValues& fixed) const {
+  Values Layer(const Values& lanes, const NamedValues& w, const NamedValues& fixed,
+               Cache* cache) const {
     const Mixing mix = Coefficients(lanes, w);
     const size_t S = lanes.size();
     Value u;
@@ -334,7 +415,7 @@ class Programs::Forward {
       const Value part = Times(mix.pre[i], lanes[i]);
       u = u ? u + part : part;
     }
-    const Value y = BlockOf(WithMemory(u, w, fixed), w, fixed) - u;
+    const Value y = BlockOf(WithMemory(u, w, fixed), w, fixed, cache) - u;
     Values next;
     for (size_t i = 0; i < S; ++i) {
       Value sum;
@@ -358,11 +439,11 @@ class Programs::Forward {
     return u + Times(alpha, val);
   }
 
-  Value BlockOf(Value u1, const NamedValues& w, const NamedValues& fixed) const {
+  Value BlockOf(Value u1, const NamedValues& w, const NamedValues& fixed, Cache* cache) const {
     const Value h = Activations(RmsNorm(u1, w.at("norm_in")));
     const int64_t A = c_.AttnDim(), KE = c_.KvDim();
     const Values parts = Split(Product(h, w, "qkvg", kFused), 1, {A, KE, KE, A});
-    const Value att = Attend(parts[0], parts[1], parts[2], w, fixed);
+    const Value att = Attend(parts[0], parts[1], parts[2], w, fixed, cache);
     const Value gated = Activations(att * Logistic(parts[3]));
     const Value n = RmsNorm(Product(gated, w, "out", {kOut}), w.at("post_norm"));
     const Value gate = BroadcastBack(Logistic(w.at("attn_gate")), n.shape());
@@ -394,7 +475,8 @@ class Programs::Forward {
     return Rope(RmsNorm(heads, norm), fixed.at("cos"), fixed.at("sin"));
   }
 
-  Value Attend(Value q, Value k, Value v, const NamedValues& w, const NamedValues& fixed) const {
+  Value Attend(Value q, Value k, Value v, const NamedValues& w, const NamedValues& fixed,
+               Cache* cache) const {
     const int64_t G = shape_.groups, T = shape_.rows, K = c_.num_kv_heads, E = c_.HeadDim();
     const int64_t M = c_.num_heads / K;
     q = Heads(q, w.at("q_norm"), fixed);
@@ -408,19 +490,34 @@ class Programs::Forward {
     const double scale = 1.0 / std::sqrt(static_cast<double>(E));
     const Value queries = Transpose(Reshape(q * scale, {G, T, K, M, E}), {0, 2, 3, 1, 4});
     const auto keys = [&](Value x) { return Transpose(Reshape(x, {G, T, K, E}), {0, 2, 1, 3}); };
-    const Value o = p_.options_.attention == Attention::kPlain
-                        ? PlainAttention(queries, keys(k), keys(v), fixed.at("visible"))
-                        : BlockedAttention(queries, keys(k), keys(v), fixed.at("visible"),
-                                           std::min(p_.options_.key_block, T));
+    Value o;
+    if (capacity_ > 0) {
+      o = PlainAttention(queries, Cached(keys(k), w, fixed, &cache->k),
+                         Cached(keys(v), w, fixed, &cache->v), fixed.at("visible"));
+    } else if (p_.options_.attention == Attention::kPlain) {
+      o = PlainAttention(queries, keys(k), keys(v), fixed.at("visible"));
+    } else {
+      o = BlockedAttention(queries, keys(k), keys(v), fixed.at("visible"),
+                           std::min(p_.options_.key_block, T));
+    }
     return Reshape(Transpose(o, {0, 3, 1, 2, 4}), {N(), c_.AttnDim()});
+  }
+
+  /// Puts this layer's rows [1, K, rows, E] into a cache; all that it holds. [1, K, capacity, E]
+  Value Cached(Value rows, const NamedValues& w, const NamedValues& fixed, Value* cache) const {
+    const Value zero = Scalar(*rows.graph, 0, DType::kS32), layer = w.at("layer");
+    *cache = DynamicUpdateSlice(*cache, rows, {layer, zero, fixed.at("start"), zero});
+    return DynamicSlice(*cache, {layer, zero, zero, zero},
+                        {1, c_.num_kv_heads, capacity_, c_.HeadDim()});
   }
 
   const Programs& p_;
   const ModelConfig& c_;
   Graph& g_;
   BlockShape shape_;
-  bool differentiable_;
-  NamedValues used_, value_, block_;
+  bool differentiable_ = false;
+  int64_t capacity_ = 0;  // of the caches; 0: none
+  NamedValues used_, value_, block_, cache_;
   Value rope_cos_, rope_sin_;
 };
 
@@ -609,6 +706,20 @@ NamedProgram Programs::Logits(const BlockShape& shape) const {
   Forward forward(*this, g, shape, /*differentiable=*/false);
   g.SetResults({{"evaluated", forward.Logits()}});
   return Print(g);
+}
+
+NamedProgram Programs::Append(const AppendShape& shape) const {
+  Graph g;
+  g.precision = options_.precision;
+  Forward forward(*this, g, shape);
+  std::vector<std::pair<std::string, Value>> results = {{"logits", forward.Logits()}};
+  std::map<std::string, std::string> reused;
+  for (const auto& [name, value] : forward.Caches()) {
+    results.emplace_back("cache/" + name, value);
+    reused["cache/" + name] = "cache/" + name;
+  }
+  g.SetResults(results);
+  return Print(g, reused);
 }
 
 }  // namespace needle::pjrt

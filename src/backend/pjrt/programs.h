@@ -2,8 +2,9 @@
 //   merge       base (and LoRA factors) -> the weights as used: fused, adapted, quantised
 //   accumulate  weights, one block      -> gradients and loss, added to what is there
 //   apply       gradients, moments      -> clip, AdamW, and the weights that changed, merged again
-//   evaluate    weights, one block      -> loss
-//   logits      weights, one block      -> logits of the block's target rows
+//   evaluate    weights, one block      -> loss ("evaluated")
+//   logits      weights, one block      -> logits of the block's target rows ("evaluated")
+//   append      weights, caches, rows   -> logits of the last row, and the caches with those rows
 // Every input and output has a name; a backend keeps one array a name on the device, so that a step
 // moves a block in and a loss out.
 //   base/<path>   parameter of the checkpoint, float32, in upstream's shape
@@ -13,6 +14,8 @@
 //                 [L, S*D, C] hold several leaves side by side
 //   grad/<name>   gradient of value/<name> (LoRA) or of used/<name>
 //   block/...     see Block; rope/cos, rope/sin [T, E / 2]
+//   cache/k, cache/v [L, K, capacity, E]; cache/val [sites, capacity, D] values of the n-gram
+//                 memories before their convolution
 // Source: MODEL.md sections 4-7; src/model/reference.h. Thread-safety: const functions.
 #pragma once
 
@@ -50,6 +53,13 @@ struct ProgramOptions {
 
 using NamedTypes = std::map<std::string, ArraySpec>;
 
+/// What `append` is compiled for.
+struct AppendShape {
+  int64_t rows = 1;        // of one call
+  int64_t capacity = 256;  // of the caches
+  friend auto operator<=>(const AppendShape&, const AppendShape&) = default;
+};
+
 class Programs {
  public:
   /// `targets`: the parameters that LoRA adapts, or all that are trained.
@@ -72,6 +82,10 @@ class Programs {
   hlo::NamedProgram Apply() const;
   hlo::NamedProgram Evaluate(const BlockShape& shape) const;
   hlo::NamedProgram Logits(const BlockShape& shape) const;
+  /// Inputs beside weights and caches: block/tokens [rows], block/start (where they go),
+  /// block/slots, block/conv_rows (rows of the cache), block/last (which row's logits). Rows after
+  /// `last` are free: what they leave in the caches is written over before it is seen.
+  hlo::NamedProgram Append(const AppendShape& shape) const;
 
  private:
   class Forward;

@@ -271,7 +271,7 @@ Value Dot(Value x, Value y, const Dims& batch_x, const Dims& batch_y, const Dims
           const Dims& over_y) {
   assert(x.graph == y.graph && batch_x.size() == batch_y.size() && over_x.size() == over_y.size());
   Graph& g = *x.graph;
-  Type type{DType::kF32, {}};
+  Type type{x.type().dtype, {}};
   Dims used_x = batch_x, used_y = batch_y;
   used_x.insert(used_x.end(), over_x.begin(), over_x.end());
   used_y.insert(used_y.end(), over_y.begin(), over_y.end());

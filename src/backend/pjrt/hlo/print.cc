@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "base/str_cat.h"
@@ -24,8 +25,13 @@ std::string List(const Dims& dims) {
 /// Bits for floats, so that nothing is lost.
 std::string Number(double value, DType dtype) {
   if (dtype == DType::kPred) return value != 0 ? "true" : "false";
+  char text[24];
+  if (dtype == DType::kF64) {
+    std::snprintf(text, sizeof text, "0x%016llX",
+                  static_cast<unsigned long long>(std::bit_cast<uint64_t>(value)));
+    return text;
+  }
   if (dtype != DType::kF32) return StrCat(static_cast<int64_t>(value));
-  char text[16];
   std::snprintf(text, sizeof text, "0x%08X", std::bit_cast<uint32_t>(static_cast<float>(value)));
   return text;
 }
@@ -227,7 +233,7 @@ class Printer {
   }
 
   static const char* Kind(DType dtype) {
-    if (dtype == DType::kF32) return "FLOAT";
+    if (dtype == DType::kF32 || dtype == DType::kF64) return "FLOAT";
     return dtype == DType::kS32 ? "SIGNED" : "UNSIGNED";
   }
 
@@ -250,7 +256,7 @@ class Printer {
   std::string Reduce(const Scope& s, const Node& n, const std::string& to) {
     const DType dtype = n.type.dtype;
     const bool sum = n.op == Op::kReduceAdd;
-    const std::string init = ScalarConstant(s, sum ? Number(0, dtype) : "0xFF800000", dtype);
+    const std::string init = ScalarConstant(s, Number(sum ? 0 : -INFINITY, dtype), dtype);
     return StrCat("stablehlo.reduce(", Operands(s, n.in), " init: ", init, ") applies stablehlo.",
                   sum ? "add" : "maximum", " across dimensions = ", List(n.a), " : (",
                   s.TypeOf(n.in[0]), ", tensor<", pjrt::Name(dtype), ">) -> ", to);

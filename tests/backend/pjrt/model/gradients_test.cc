@@ -43,8 +43,7 @@ struct Point {
 /// A function's value, the sum of that value times fixed weights, and the gradients of that sum.
 class Differentiated {
  public:
-  Differentiated(const Point& at, const Function& f)
-      : at_(at), client_(CpuClient(CpuPlugin())) {
+  Differentiated(const Point& at, const Function& f) : at_(at), client_(CpuClient(CpuPlugin())) {
     Graph g;
     Values xs;
     for (size_t i = 0; i < at.shapes.size(); ++i)
@@ -95,7 +94,8 @@ class Differentiated {
       in.push_back(client_->Upload(x[i].data(), {kReal, at_.shapes[i]}).value());
     for (pjrt::Buffer& b : in) args.push_back(&b);
     std::vector<std::vector<double>> out;
-    for (pjrt::Buffer& b : program_->Run({args}).value()[0]) {
+    const std::vector<std::vector<pjrt::Buffer>> results = program_->Run({args}).value();
+    for (const pjrt::Buffer& b : results[0]) {
       out.emplace_back(static_cast<size_t>(b.spec().elements()));
       EXPECT_TRUE(b.CopyTo(out.back().data()).ok());
     }
@@ -132,14 +132,14 @@ TEST_F(HloGradient, OfFunctionsAgreesWithDifferences) {
 TEST_F(HloGradient, OfMovedElementsAgreesWithDifferences) {
   const Function f = [](Graph& g, const Values& x) {  // [2, 3, 4] and [3]
     const Value turned = Reshape(Transpose(x[0], {2, 0, 1}), {4, 6});
-    const Value part = Slice(turned, {1, 0}, {3, 5});                  // [2, 5]
-    const Value padded = Pad(part, {1, 0}, {1, 1});                    // [4, 6]
-    const Value joined = Concatenate({padded, turned * turned}, 0);    // [8, 6]
+    const Value part = Slice(turned, {1, 0}, {3, 5});                // [2, 5]
+    const Value padded = Pad(part, {1, 0}, {1, 1});                  // [4, 6]
+    const Value joined = Concatenate({padded, turned * turned}, 0);  // [8, 6]
     const Value spread = Broadcast(x[1], {8, 3}, {1});
     const Value halves = Concatenate({spread, spread}, 1);
-    const Value chosen = Select(Compare(Iota(g, {DType::kS32, {8, 6}}, 0), "LT",
-                                        Constant(g, 3, {DType::kS32, {8, 6}})),
-                                joined, halves * joined);
+    const Value chosen = Select(
+        Compare(Iota(g, {DType::kS32, {8, 6}}, 0), "LT", Constant(g, 3, {DType::kS32, {8, 6}})),
+        joined, halves * joined);
     const Values parts = Split(chosen, 1, {2, 4});
     return ReduceAdd(parts[0], {1}) * ReduceAdd(parts[1], {1});
   };
@@ -160,9 +160,7 @@ TEST_F(HloGradient, OfGatheredAndScatteredRowsAgreesWithDifferences) {
 TEST_F(HloGradient, OfProductsInEveryOrderOfDimensionsAgreesWithDifferences) {
   const Function plain = [](Graph&, const Values& x) { return MatMul(x[0], x[1]); };
   EXPECT_EQ("", Differentiated(Point::Of({{2, 3}, {3, 4}}), plain).Compare());
-  const Function turned = [](Graph&, const Values& x) {
-    return Dot(x[0], x[1], {}, {}, {0}, {1});
-  };
+  const Function turned = [](Graph&, const Values& x) { return Dot(x[0], x[1], {}, {}, {0}, {1}); };
   EXPECT_EQ("", Differentiated(Point::Of({{3, 2}, {4, 3}}), turned).Compare());
   const Function batched = [](Graph&, const Values& x) {  // contracts two, in another order
     return Dot(x[0], x[1], {1}, {2}, {0, 3}, {3, 0});
@@ -277,8 +275,7 @@ std::vector<double> AttentionByOps(const Point& at) {  // [G=2, K=2, M=2, T=4, E
                              {v.data(), T, K * E}, ends, 0, {o.data(), T, H * E});
     for (size_t h = 0; h < H; ++h)
       for (size_t t = 0; t < T; ++t)
-        for (size_t e = 0; e < E; ++e)
-          out[((g * H + h) * T + t) * E + e] = o[(t * H + h) * E + e];
+        for (size_t e = 0; e < E; ++e) out[((g * H + h) * T + t) * E + e] = o[(t * H + h) * E + e];
   }
   return out;
 }

@@ -17,7 +17,7 @@ using namespace test;  // NOLINT
 
 struct Case {
   const char* model;
-  const char* mode;     // "none", "4" or "map" (the config's own)
+  const char* mode;  // "none", "4" or "map" (the config's own)
   const char* file;
   double first_losses;  // steps 1 to 3
   double losses;        // all twenty, and validation
@@ -65,8 +65,9 @@ TEST_P(PjrtTrajectory, TwentyStepsAreUpstreamsAndOnlyLossAndNormCross) {
   const std::shared_ptr<pjrt::Client> client = CpuClient(CpuPlugin());
   int64_t before = client->bytes_to_host();
   recorder.on_step = [&](const StepEvent& e) {
-    if (e.step % 5 != 1)  // not the first after an epoch's validation
+    if (e.step % 5 != 1) {  // not the first after an epoch's validation
       EXPECT_EQ(client->bytes_to_host() - before, 8) << "a loss and a norm, step " << e.step;
+    }
     before = client->bytes_to_host();
   };
   const Result<TrainOutcome> outcome = Train(*backend_, examples_, {}, options, recorder);
@@ -82,8 +83,7 @@ TEST_P(PjrtTrajectory, TwentyStepsAreUpstreamsAndOnlyLossAndNormCross) {
     if (steps[k].Find("grad_norm")->is_null()) continue;
     const double norm = steps[k].Find("grad_norm")->as_double();
     const bool exact = std::string(c.mode) == "none";
-    EXPECT_NEAR(recorder.steps[k].grad_norm, norm, (exact ? 2e-4 : 0.1) * norm)
-        << "step " << k + 1;
+    EXPECT_NEAR(recorder.steps[k].grad_norm, norm, (exact ? 2e-4 : 0.1) * norm) << "step " << k + 1;
   }
   RecordProperty("worst_loss", std::to_string(worst));
   const std::vector<json::Value>& validation = run_.Find("val")->items();
