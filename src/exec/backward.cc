@@ -49,6 +49,7 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
     if (sink->all)
       for (Buffer<float>& dval : b.dval) std::fill_n(dval.Reserve(most * d_.D), P * d_.D, 0.0f);
   }
+  if (sink && sink->lora) PackLora(*sink->lora);
   double loss = 0;
   if (P > 0) {
     Forward(plan.prefix, context_, prefix_acts_);
@@ -64,6 +65,7 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
     loss += HeadLoss(plan.prefix, prefix_acts_, sink);
     RunBackward(plan.prefix, context_, prefix_acts_, /*clear_own=*/false, *sink);
   }
+  if (sink && sink->lora) AddSharedGradients(*sink);
   return loss;
 }
 
@@ -162,13 +164,12 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
     b.small.Reserve(blocks.count * SmallGrads(d_, nullptr).size);
   }
   for (size_t l = d_.L; l-- > 0;) {
-    if (sink.lora) {
-      PackLora(l, *sink.lora);
-    } else {
+    if (sink.all) {
       std::fill_n(b.small.data(), blocks.count * SmallGrads(d_, nullptr).size, 0.0f);
     }
-    if (clear_own) std::fill_n(b.Dkv(l) + rows.first * 2 * d_.KE, T * 2 * d_.KE, 0.0f);
     pool_.Run("backward out", blocks.count, [&](size_t task, int worker) {
+      const auto [index, begin, m] = blocks[task];
+      if (clear_own) std::fill_n(b.Dkv(l) + (rows.first + begin) * 2 * d_.KE, m * 2 * d_.KE, 0.0f);
       BackwardOut(rows, l, blocks[task], acts, sink, scratch_[static_cast<size_t>(worker)]);
     });
     PackKeys(rows, l, context, /*backward=*/true);
@@ -336,36 +337,54 @@ void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activa
   k_.gemm(m, width, d_.C, dc.data(), d_.C, 1, w_.layer(l).phi_t.data(), dx.data(), width, true);
 }
 
-void Executor::PackLora(size_t l, const LoraView<const float>& lora) {
-  Backward& b = *back_;
+void Executor::PackLora(const LoraView<const float>& lora) {
   const size_t R = lora.rank;
-  std::fill_n(b.a_in.Reserve(k_.PackedSize(d_.D, 4 * R)), k_.PackedSize(d_.D, 4 * R), 0.0f);
-  b.a_out.Reserve(k_.PackedSize(d_.A, R));
-  for (size_t p = 0; p < kProjections; ++p) {
-    const MatView<const float> fa = lora.a[l][p], fb = lora.b[l][p];
-    if (fa.empty()) continue;
-    k_.PackColumns(fa.data(), fa.stride(), 1, fa.rows(), R,
-                   p == kOut ? b.a_out.data() : b.a_in.data(), p == kOut ? 0 : p * R);
-    k_.PackB(fb.data(), 1, fb.stride(), fb.cols(), R,
-             b.b_t[p].Reserve(k_.PackedSize(fb.cols(), R)));
-  }
+  back_->factors.resize(d_.L);
+  pool_.Run("pack factors", d_.L, [&](size_t l, int) {
+    Backward::Factors& to = back_->factors[l];
+    std::fill_n(to.a_in.Reserve(k_.PackedSize(d_.D, kOut * R)), k_.PackedSize(d_.D, kOut * R),
+                0.0f);
+    std::fill_n(to.da.Reserve(d_.D * kOut * R), d_.D * kOut * R, 0.0f);
+    to.a_out.Reserve(k_.PackedSize(d_.A, R));
+    for (size_t p = 0; p < kProjections; ++p) {
+      const MatView<const float> fa = lora.a[l][p], fb = lora.b[l][p];
+      if (fa.empty()) continue;
+      k_.PackColumns(fa.data(), fa.stride(), 1, fa.rows(), R,
+                     p == kOut ? to.a_out.data() : to.a_in.data(), p == kOut ? 0 : p * R);
+      k_.PackB(fb.data(), 1, fb.stride(), fb.cols(), R,
+               to.b_t[p].Reserve(k_.PackedSize(fb.cols(), R)));
+    }
+  });
+}
+
+void Executor::AddSharedGradients(const GradientSink& sink) {
+  const size_t R = sink.lora->rank;
+  pool_.Run("weight gradients", d_.L, [&](size_t l, int) {
+    const float* shared = back_->factors[l].da.data();
+    for (size_t p = 0; p < kOut; ++p) {
+      const MatView<float> da = sink.lora_grad->a[l][p];
+      for (size_t i = 0; i < da.rows(); ++i) AddTo(da.RowSpan(i), {shared + (i * kOut + p) * R, R});
+    }
+  });
 }
 
 void Executor::LoraRows(size_t l, size_t begin, size_t m, const LoraView<const float>& lora) {
   Backward& b = *back_;
+  Backward::Factors& factors = b.factors[l];
   const size_t R = lora.rank, stride = kProjections * R;
   float *xa = b.xa.data() + begin * stride, *g = b.g.data() + begin * stride;
-  k_.gemm(m, 4 * R, d_.D, b.h.data() + begin * d_.D, d_.D, 1, b.a_in.data(), xa, stride, false);
+  k_.gemm(m, 4 * R, d_.D, b.h.data() + begin * d_.D, d_.D, 1, factors.a_in.data(), xa, stride,
+          false);
   for (size_t p = 0; p < kProjections; ++p) {
     if (lora.a[l][p].empty()) continue;
     const float* dy =
         p == kOut ? b.dp.data() + begin * d_.D : b.dqkvg.data() + begin * d_.NQ + d_.column[p];
-    k_.gemm(m, R, d_.width[p], dy, p == kOut ? d_.D : d_.NQ, 1, b.b_t[p].data(), g + p * R, stride,
-            false);
+    k_.gemm(m, R, d_.width[p], dy, p == kOut ? d_.D : d_.NQ, 1, factors.b_t[p].data(), g + p * R,
+            stride, false);
   }
   if (!lora.a[l][kOut].empty())
-    k_.gemm(m, R, d_.A, b.o.data() + begin * d_.A, d_.A, 1, b.a_out.data(), xa + kOut * R, stride,
-            false);
+    k_.gemm(m, R, d_.A, b.o.data() + begin * d_.A, d_.A, 1, factors.a_out.data(), xa + kOut * R,
+            stride, false);
   for (size_t i = 0; i < m * stride; ++i) {
     xa[i] *= lora.scale;
     g[i] *= lora.scale;
@@ -399,11 +418,9 @@ void Executor::WeightGradients(size_t l, Activations& acts, const GradientSink& 
   };
   // The projections that read the same rows share one product for dA.
   const size_t shared = sink.lora ? kOut * sink.lora->rank : 0;
-  if (sink.lora) {
-    std::fill_n(b.da.Reserve(d_.D * shared), d_.D * shared, 0.0f);
-    add({d_.D, shared, b.h.data(), d_.D, b.g.data(), kProjections * sink.lora->rank, b.da.data(),
-         shared});
-  }
+  if (sink.lora)
+    add({d_.D, shared, b.h.data(), d_.D, b.g.data(), kProjections * sink.lora->rank,
+         b.factors[l].da.data(), shared});
   for (size_t p = 0; p < kProjections; ++p) {
     const float* x = p == kOut ? b.o.data() : b.h.data();
     const float* dy = p == kOut ? b.dp.data() : b.dqkvg.data() + d_.column[p];
@@ -433,11 +450,6 @@ void Executor::WeightGradients(size_t l, Activations& acts, const GradientSink& 
     k_.gemm_tn(p.M, p.N, T, p.a, p.lda, p.b, p.ldb, p.c, p.ldc,
                scratch_[static_cast<size_t>(worker)].pack.Reserve(k_.PackedSize(T, p.N)));
   });
-  for (size_t p = 0; p < kOut && sink.lora; ++p) {
-    const MatView<float> da = sink.lora_grad->a[l][p];
-    for (size_t i = 0; i < da.rows(); ++i)
-      AddTo(da.RowSpan(i), {b.da.data() + i * shared + p * sink.lora->rank, da.cols()});
-  }
 }
 
 void Executor::AddSmallGradients(size_t l, size_t blocks, const ModelView<float>& grads) {

@@ -138,7 +138,9 @@ class Executor {
                          Activations& acts, Scratch& s);
   void BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                   const GradientSink& sink, Scratch& s);
-  void PackLora(size_t l, const LoraView<const float>& lora);
+  void PackLora(const LoraView<const float>& lora);
+  /// Gives the sink what PackLora made room for.
+  void AddSharedGradients(const GradientSink& sink);
   void LoraRows(size_t l, size_t begin, size_t m, const LoraView<const float>& lora);
   void WeightGradients(size_t l, Activations& acts, const GradientSink& sink);
   void AddSmallGradients(size_t l, size_t blocks, const ModelView<float>& grads);

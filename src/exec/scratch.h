@@ -7,7 +7,8 @@
 
 namespace needle {
 
-inline constexpr size_t kRowBlock = 84;   // a multiple of both micro-kernels' rows (14 and 6)
+inline constexpr size_t kRowBlock =
+    56;  // four tiles of 14 rows: the block and its lanes fit the second-level cache
 inline constexpr size_t kHeadBlock = 84;  // target rows of one task
 
 /// Rows [begin, begin + m) of a pass over T rows.
@@ -58,9 +59,12 @@ struct Executor::Backward {
   Buffer<float> h, o;   // [T, D], [T, A] inputs of the projections (quantised)
   Buffer<float> dp;     // [T, D]
   Buffer<float> xa, g;  // [T, 5 R] x A and dy B^T, scaled
-  Buffer<float> da;     // [D, 4 R] gradients of A of q, k, v and gate
-  Buffer<float> a_in, a_out, b_t[kProjections];  // panels of the LoRA factors of a layer
-  Buffer<float> dkv;                             // [L] of [total, 2 KE], dkv_size apart
+  struct Factors {      // of one layer's LoRA
+    Buffer<float> a_in, a_out, b_t[kProjections];  // panels
+    Buffer<float> da;  // [D, 4 R] gradient of A of q, k, v and gate, summed over the chunks
+  };
+  std::vector<Factors> factors;  // [L]
+  Buffer<float> dkv;             // [L] of [total, 2 KE], dkv_size apart
   size_t dkv_size = 0;
   float* Dkv(size_t l) { return dkv.data() + l * dkv_size; }
   std::vector<Buffer<float>> dval;             // [sites] of [total, D] (all parameters only)
