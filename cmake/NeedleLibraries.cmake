@@ -26,7 +26,7 @@ endfunction()
 
 needle_shared(needle needle base tensor json text ops quant grammar model kernels exec format
   runtime api_engine)
-needle_shared(needle_train_shared needle_train data backend backend_cpu train eval hub api)
+needle_shared(needle_train_shared needle_train data backend backend_cpu backend_pjrt train eval hub api)
 target_link_libraries(needle PRIVATE Threads::Threads)
 target_link_libraries(needle_train_shared PUBLIC needle PRIVATE Threads::Threads)
 if(NEEDLE_HTTP)

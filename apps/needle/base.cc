@@ -34,7 +34,7 @@ Result<BaseModel> LoadBase(const BaseArgs& args) {
 Status CheckDevice(const std::string& device) {
   const auto only_cpu = [](const std::string& asked) {
     return Error(Code::kInvalidArgument,
-                 asked + ": this program computes on the cpu only; use --device cpu or auto");
+                 asked + ": this command computes on the cpu only; use --device cpu or auto");
   };
   if (device == "cpu") return {};
   if (device != "auto") return only_cpu("--device " + device);

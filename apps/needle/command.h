@@ -67,6 +67,8 @@ class Options {
   void AddTokenizer(std::string* tokenizer);
   /// A command below this one, which then only groups.
   Options Group(const std::string& name, const std::string& help);
+  /// A command that the program gives to itself; the help does not show it.
+  Options Hidden(const std::string& name);
   /// What happens when the command is picked.
   void Runs(Command* chosen, Command command);
 
@@ -85,6 +87,8 @@ void AddInspect(Options& app, Command* chosen);
 void AddDownload(Options& app, Command* chosen);
 void AddData(Options& app, Command* chosen);
 void AddPretrain(Options& app, Command* chosen);
+void AddDevices(Options& app, Command* chosen);
+void AddDoctor(Options& app, Command* chosen);
 
 /// Parses and picks. nullopt: go on with the chosen command; else the program's exit status.
 std::optional<int> ParseCommandLine(int argc, char** argv, Command* chosen);
@@ -150,8 +154,9 @@ struct BaseArgs {
 Result<BaseModel> LoadBase(const BaseArgs& args);
 /// What a download tells and asks while it runs.
 void ShowDownloads(LoadOptions* options);
-/// Only the CPU is there: an error for any other device, whether asked for by --device or by
-/// JAX_PLATFORMS.
+/// What --device asks for, opened; plugins are tried in a child of this program first.
+Result<Device> OpenDevice(const std::string& device);
+/// For commands that the native engine alone can do: an error for any other device.
 Status CheckDevice(const std::string& device);
 
 }  // namespace needle::cli

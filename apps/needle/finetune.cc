@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <vector>
@@ -17,6 +18,8 @@ struct FinetuneArgs {
   BaseArgs base;
   std::string data, out, folder = "checkpoints", log, profile, device = "auto";
   std::string qat = "auto", packing = "tree", long_examples = "error";
+  std::string devices = "1", remat = "auto", unroll = "auto", attention = "auto",
+              precision = "highest";
   FinetuneOptions options;
 };
 
@@ -136,7 +139,8 @@ class Printer final : public FinetuneObserver {
                           {"adapter", r.adapter.empty() ? Value::Null() : Value::String(r.adapter)},
                           {"base", Value::String(base.name())},
                           {"tokenizer", Value::String(base.tokenizer_file())},
-                          {"backend", Value::String("cpu")},
+                          {"backend", Value::String(args_.options.device->backend())},
+                          {"device", Value::String(args_.options.device->name())},
                           {"numerics", Value::String(start_.numerics)},
                           {"rank", Value::Int(start_.lora_rank)},
                           {"alpha", Number(start_.lora_alpha)},
@@ -193,11 +197,19 @@ class Printer final : public FinetuneObserver {
   std::vector<Value> epochs_;
 };
 
+/// "gpu  float32  NVIDIA H200 (jax-cuda13-pjrt 0.11.2)"
+std::string BackendText(const Device& device) {
+  const std::string& more = device.description();
+  return fmt::format("{}  float32{}{}", device.backend(), more.empty() ? "" : "  ", more);
+}
+
 Status Run(FinetuneArgs& args) {
-  NEEDLE_TRY(CheckDevice(args.device));
   args.options.out = args.out.empty() ? JoinPath(args.folder, "needle_lora.pkl") : args.out;
   CatchStopSignals();
-  PrintLine("backend", "cpu  float32");
+  NEEDLE_ASSIGN(const Device device, OpenDevice(args.device));
+  PrintLine("backend", BackendText(device));
+  for (const std::string& note : device.notes()) PrintNote(note);
+  args.options.device = device;
   NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
   Printer printer(args, base.window());
   const ProfileReport profile(args.profile);
@@ -244,7 +256,33 @@ const std::map<std::string, BatchPacking> kPacking = {{"tree", BatchPacking::kTr
 const std::map<std::string, LongExamples> kLong = {
     {"error", LongExamples::kError}, {"cut", LongExamples::kCut}, {"drop", LongExamples::kDrop}};
 
+const std::map<std::string, std::optional<bool>> kRemat = {
+    {"auto", std::nullopt}, {"on", true}, {"off", false}};
+const std::map<std::string, std::optional<bool>> kUnroll = {
+    {"auto", std::nullopt}, {"all", true}, {"1", false}};
+const std::map<std::string, std::optional<bool>> kFlash = {
+    {"auto", std::nullopt}, {"flash", true}, {"plain", false}};
+const std::map<std::string, DeviceTuning::Precision> kPrecision = {
+    {"highest", DeviceTuning::Precision::kHighest},
+    {"tf32", DeviceTuning::Precision::kTf32},
+    {"bf16", DeviceTuning::Precision::kBf16}};
+
+Result<int> DeviceCount(const std::string& text) {
+  if (text == "all") return 0;
+  int count = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (read.ec == std::errc() && read.ptr == text.data() + text.size() && count >= 1) return count;
+  return Error(Code::kInvalidArgument,
+               fmt::format("--devices is \"{}\"; it must be a number of devices or all", text));
+}
+
 Status ParseAndRun(FinetuneArgs& args) {
+  DeviceTuning& tuning = args.options.tuning;
+  NEEDLE_ASSIGN(tuning.devices, DeviceCount(args.devices));
+  tuning.remat = Chosen(kRemat, args.remat);
+  tuning.unroll = Chosen(kUnroll, args.unroll);
+  tuning.flash = Chosen(kFlash, args.attention);
+  tuning.precision = Chosen(kPrecision, args.precision);
   args.options.qat = Chosen(kQat, args.qat);
   args.options.packing = Chosen(kPacking, args.packing);
   args.options.long_examples = Chosen(kLong, args.long_examples);
@@ -262,6 +300,18 @@ void AddTraining(Options& c, FinetuneOptions& o) {
       c.Add("--val-split", &o.val_split, "share of the examples held out; 0: none").Between(0, 1);
   c.Add("--val", &o.validation, "data file to validate on instead").Excludes(split);
   c.Add("--seed", &o.seed, "initial adapter, split and order");
+}
+
+void AddTuning(Options& c, FinetuneArgs& args) {
+  c.Add("--devices", &args.devices, "devices of the plugin that share a batch: a number, or all");
+  c.Add("--remat", &args.remat, "compute layers again in the backward: less memory, more work")
+      .OneOf(Words(kRemat));
+  c.Add("--scan-unroll", &args.unroll, "layers in a row in the device's program: 1 is a loop")
+      .OneOf(Words(kUnroll));
+  c.Add("--attention", &args.attention, "plain, or block by block (flash): less memory")
+      .OneOf(Words(kFlash));
+  c.Add("--precision", &args.precision, "of matrix products on the device")
+      .OneOf(Words(kPrecision));
 }
 
 }  // namespace
@@ -287,7 +337,10 @@ void AddFinetune(Options& app, Command* chosen) {
   c.Add("--log", &args->log, "JSON line a step and an epoch");
   c.Add("--profile", &args->profile,
         "say where the time went, and write the tasks to this file for Chrome's trace viewer");
-  c.Add("--device", &args->device, "auto or cpu");
+  c.Add("--device", &args->device,
+        "auto, cpu, gpu, cuda, rocm, oneapi, metal, tpu, xla-cpu, each also as cuda:1 "
+        "(docs/devices.md)");
+  AddTuning(c, *args);
   c.AddThreads(&o.threads);
   c.AddJson();
   c.Runs(chosen, [args] { return ParseAndRun(*args); });

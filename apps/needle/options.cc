@@ -20,6 +20,8 @@ void AddCommands(Options& app, Command* chosen) {
   AddDownload(app, chosen);
   AddData(app, chosen);
   AddPretrain(app, chosen);
+  AddDevices(app, chosen);
+  AddDoctor(app, chosen);
 }
 
 template <class T>
@@ -111,6 +113,12 @@ Options Options::Group(const std::string& name, const std::string& help) {
   CLI::App* group = app_->add_subcommand(name, help);
   group->require_subcommand(0);
   return Options(group);
+}
+
+Options Options::Hidden(const std::string& name) {
+  CLI::App* hidden = app_->add_subcommand(name, "");
+  hidden->group("");
+  return Options(hidden);
 }
 
 void Options::Runs(Command* chosen, Command command) {

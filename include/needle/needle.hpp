@@ -133,6 +133,53 @@ class BaseModel {
 Result<Model> OpenBase(const BaseModel& base, const std::string& lora = {},
                        const OpenOptions& options = {});
 
+// ------------------------------------------------------------------ devices
+
+struct DeviceOptions {
+  /// "cpu" (the native engine), "gpu", "cuda", "rocm", "oneapi", "metal", "tpu", "xla-cpu", a name
+  /// in PJRT_NAMES_AND_LIBRARY_PATHS, each also with a number ("cuda:1"); "auto": what
+  /// NEEDLE_DEVICE says, else JAX_PLATFORMS, else the best device that works.
+  std::string device = "auto";
+  /// The needle program, which tries a plugin in a process of its own, so that one that crashes
+  /// does not take this process with it. "": plugins are tried in this process.
+  std::string probe_program;
+};
+
+/// A device that trains. GPUs and TPUs are reached through the PJRT plugins that JAX uses, which
+/// are found at run time (docs/devices.md). Open one before other threads start: plugins read the
+/// environment, which is completed for them.
+class Device {
+ public:
+  /// Errors: kInvalidArgument for a name or a variable that means nothing, kUnavailable when a
+  /// named device cannot be used, with the reason. "auto" falls back to the native engine.
+  static Result<Device> Open(const DeviceOptions& options = {});
+
+  const std::string& name() const;                // "cpu", "cuda", "metal", ...
+  const std::string& backend() const;             // as JAX calls it: "cpu", "gpu", "metal", "tpu"
+  const std::string& description() const;         // "NVIDIA H200 (jax-cuda13-pjrt 0.11.2)"; or ""
+  const std::vector<std::string>& notes() const;  // what a person should know, a line each
+  int count() const;                              // devices of this kind; 1 for "cpu"
+
+  struct Impl;
+  explicit Device(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// How a plugin's programs are written. Nothing of it changes what is computed but `precision`.
+struct DeviceTuning {
+  int devices = 1;             // how many share a batch; 0: all
+  std::optional<bool> remat;   // compute a layer again in the backward instead of keeping it: less
+                               // memory, more work; nullopt: yes, but not on Metal and processors
+  std::optional<bool> unroll;  // all layers in a row instead of a loop; nullopt: only on Metal
+  std::optional<bool> flash;   // attention block by block with a running softmax; nullopt: yes,
+                               // but not on Metal
+  enum class Precision { kHighest, kTf32, kBf16 };
+  Precision precision = Precision::kHighest;  // of matrix products
+};
+
 // ------------------------------------------------------------------ fine-tuning
 
 /// What the weights look like in training, so that the archive answers like the trained model.
@@ -167,9 +214,11 @@ struct FinetuneOptions {
   Qat qat = Qat::kAuto;
   BatchPacking packing = BatchPacking::kTree;
   LongExamples long_examples = LongExamples::kError;
-  bool skip_bad = false;  // train on the good lines instead of stopping at the bad ones
-  int threads = 0;        // 0: all that the process may use; the result is the same on any
-  bool resume = false;    // go on from `out` + ".state", which a stopped run leaves
+  bool skip_bad = false;         // train on the good lines instead of stopping at the bad ones
+  int threads = 0;               // 0: all that the process may use; the result is the same on any
+  bool resume = false;           // go on from `out` + ".state", which a stopped run leaves
+  std::optional<Device> device;  // nullopt: the native engine
+  DeviceTuning tuning;           // for devices other than the native engine
 };
 
 struct FinetuneData {
@@ -215,7 +264,7 @@ struct FinetuneEpoch {
 class FinetuneObserver {
  public:
   virtual ~FinetuneObserver() = default;
-  /// "cpu", before anything is read.
+  /// The device as JAX calls it ("cpu", "gpu"), before anything is read.
   virtual void OnBackend(const std::string&) {}
   virtual void OnData(const FinetuneData&) {}
   virtual void OnStart(const FinetuneStart&) {}

@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "api/base_model_impl.h"
+#include "api/device_impl.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/pjrt/pjrt_backend.h"
 #include "base/file.h"
 #include "base/str_cat.h"
 #include "data/examples.h"
@@ -66,6 +68,32 @@ Result<Quantisation> QuantisationOf(Qat qat, const ModelConfig& config) {
   return q;
 }
 
+hlo::Precision PrecisionOf(DeviceTuning::Precision choice) {
+  switch (choice) {
+    case DeviceTuning::Precision::kTf32:
+      return hlo::Precision::kTf32;
+    case DeviceTuning::Precision::kBf16:
+      return hlo::Precision::kBf16;
+    case DeviceTuning::Precision::kHighest:
+      break;
+  }
+  return hlo::Precision::kHighest;
+}
+
+/// What the user left open is chosen by the device, as upstream chooses it.
+PjrtBackendOptions PjrtOptionsFor(const Device::Impl& device, const DeviceTuning& tuning) {
+  const bool metal = device.kind == pjrt::Kind::kMetal, cpu = device.kind == pjrt::Kind::kXlaCpu;
+  PjrtBackendOptions options;
+  options.remat = tuning.remat.value_or(!metal && !cpu);
+  options.unroll = tuning.unroll.value_or(metal);
+  options.attention =
+      tuning.flash.value_or(!metal) ? pjrt::Attention::kBlocked : pjrt::Attention::kPlain;
+  options.precision = PrecisionOf(tuning.precision);
+  options.devices =
+      tuning.devices > 0 ? tuning.devices : static_cast<int>(device.client->Devices().size());
+  return options;
+}
+
 /// Hands the trainer's events to the caller's observer.
 class Relay final : public TrainObserver {
  public:
@@ -121,7 +149,7 @@ class FinetuneRun {
   Result<FinetuneReport> Execute(const std::string& data_path) {
     const auto start = std::chrono::steady_clock::now();
     NEEDLE_TRY(CheckOptions(o_));
-    observer_.OnBackend("cpu");
+    observer_.OnBackend(o_.device ? o_.device->backend() : "cpu");
     FinetuneData seen;
     NEEDLE_ASSIGN(const EncodedData data, Read(data_path, &seen));
     EncodedData held;
@@ -180,6 +208,7 @@ class FinetuneRun {
   }
 
   Result<std::unique_ptr<Backend>> MakeBackend(const Quantisation& quantisation) const {
+    if (o_.device && o_.device->impl().client) return MakeDeviceBackend(quantisation);
     CpuBackendOptions options;
     options.lora.rank = o_.lora_rank;
     options.lora.alpha = o_.lora_alpha;
@@ -187,6 +216,18 @@ class FinetuneRun {
     options.numerics = quantisation.numerics;
     options.threads = o_.threads;
     return MakeCpuBackend(base_.checkpoint, options);
+  }
+
+  Result<std::unique_ptr<Backend>> MakeDeviceBackend(const Quantisation& quantisation) const {
+    const Device::Impl& device = o_.device->impl();
+    PjrtBackendOptions options = PjrtOptionsFor(device, o_.tuning);
+    options.lora.rank = o_.lora_rank;
+    options.lora.alpha = o_.lora_alpha;
+    options.lora.seed = o_.seed;
+    options.numerics = quantisation.numerics;
+    NEEDLE_ASSIGN(std::unique_ptr<PjrtBackend> backend,
+                  MakePjrtBackend(device.client, base_.checkpoint, options));
+    return std::unique_ptr<Backend>(std::move(backend));
   }
 
   TrainOptions TrainOptionsFor(size_t longest) const {

@@ -11,8 +11,8 @@ namespace {
 using testing::Test;
 
 const std::vector<Arguments> kCommands = {
-    {"init"},   {"finetune"}, {"build"},    {"eval"},          {"run"},
-    {"verify"}, {"inspect"},  {"download"}, {"data", "check"}, {"pretrain"}};
+    {"init"},    {"finetune"}, {"build"},         {"eval"},     {"run"},     {"verify"},
+    {"inspect"}, {"download"}, {"data", "check"}, {"pretrain"}, {"devices"}, {"doctor"}};
 
 Arguments With(Arguments arguments, const Arguments& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -72,8 +72,9 @@ TEST(CommandLine, WhatItDoesNotKnowExitsWith2AndSaysSo) {
   EXPECT_EQ(w.Needle({"build", "base.pkl", "--upload"}).status, 2);
   EXPECT_EQ(w.Needle(Workplace::Finetune({"--packing", "heap"})).status, 2);
   EXPECT_EQ(w.Needle(Workplace::Finetune({"--qat-bits", "3"})).status, 2);
-  EXPECT_EQ(w.Needle(Workplace::Finetune({"--device", "gpu"})).status, 2);
-  EXPECT_EQ(w.Needle(Workplace::Finetune(), {{"JAX_PLATFORMS", "cuda"}}).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune({"--device", "toaster"})).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune({"--device", "cuda:x"})).status, 2);
+  EXPECT_EQ(w.Needle(Workplace::Finetune({"--devices", "none"})).status, 2);
   EXPECT_FALSE(Exists(w.File("a.pkl")));
 }
 

@@ -79,8 +79,11 @@ class Running {
     if (access(".stdin", R_OK) == 0) Redirect(".stdin", O_RDONLY, 0);
     Redirect(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 1);
     Redirect(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 2);
-    for (const char* name : {"JAX_PLATFORMS", "HF_TOKEN", "HF_HUB_CACHE", "NEEDLE_FAULT"})
+    for (const char* name : {"JAX_PLATFORMS", "HF_TOKEN", "HF_HUB_CACHE", "NEEDLE_FAULT",
+                             "PJRT_NAMES_AND_LIBRARY_PATHS", "XLA_FLAGS", "PYTHONPATH"})
       unsetenv(name);
+    setenv("NEEDLE_DEVICE", "cpu", 1);  // whatever this machine has
+    setenv("NEEDLE_CACHE_DIR", (folder + "/cache").c_str(), 1);
     setenv("HF_HOME", (folder + "/hub").c_str(), 1);  // no test looks into the user's cache
     setenv("HF_HUB_OFFLINE", "1", 1);
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);

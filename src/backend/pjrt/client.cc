@@ -139,8 +139,10 @@ Result<std::unique_ptr<Client>> Client::Create(std::shared_ptr<Plugin> plugin,
   auto args = abi::Args<abi::ClientCreateArgs>();
   args.create_options = values.data();
   args.num_options = values.size();
-  NEEDLE_TRY(Check(core->api(), core->plugin->Path(), core->api().client_create(&args),
-                   "the device cannot be opened"));
+  const Status created = Check(core->api(), core->plugin->Path(), core->api().client_create(&args),
+                               "the device cannot be opened");
+  // Whatever the plugin calls it: the device cannot be used.
+  if (!created.ok()) return Error(Code::kUnavailable, created.error().message());
   core->client = args.client;
   NEEDLE_TRY(ReadNames(*core));
   NEEDLE_TRY(ReadDevices(*core));

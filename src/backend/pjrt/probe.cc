@@ -1,6 +1,7 @@
 #include "backend/pjrt/probe.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -178,6 +179,11 @@ std::string ProbeFromText(const std::string& text) {
   if (!parsed.ok()) return ProbeLine(Failed(parsed.error()));
   const Result<Attempt> attempt = AttemptFromJson(*parsed);
   return ProbeLine(attempt.ok() ? ProbeHere(*attempt) : Failed(attempt.error()));
+}
+
+double ProbeSeconds(const Platform& platform) {
+  const double seconds = std::strtod(platform.Env("NEEDLE_PROBE_SECONDS").c_str(), nullptr);
+  return seconds > 0 ? seconds : 30;
 }
 
 Prober ProbeInChild(const std::string& program, double timeout_seconds) {

@@ -45,6 +45,8 @@ std::string ProbeLine(const ProbeAnswer& answer);
 /// The same in a child: `program` with the arguments "probe-plugin" and a text, which passes that
 /// text to ProbeFromText and prints what it gives.
 Prober ProbeInChild(const std::string& program, double timeout_seconds = 30);
+/// The time-out: NEEDLE_PROBE_SECONDS, else 30.
+double ProbeSeconds(const Platform& platform);
 std::string ProbeFromText(const std::string& text);
 
 /// Asks `prober`, unless the folder holds an answer for this library (path, size, time), these

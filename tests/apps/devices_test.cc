@@ -1,0 +1,187 @@
+// needle devices, doctor and --device as a person meets them. Devices are played by the fake
+// plugin, which the environment names "cuda"; what needs programs to run uses the CPU plugin when
+// it is here.
+#include <gtest/gtest.h>
+
+#include "apps/program.h"
+#include "json/json.h"
+#include "support/fake_pjrt.h"
+#include "support/pjrt.h"
+
+namespace needle::test {
+namespace {
+
+class Devices : public testing::Test {
+ protected:
+  /// The environment of a machine whose only plugin is the fake, as "cuda".
+  Variables Cuda(const std::string& mode, const Variables& more = {}) const {
+    const std::string path = PutFakePlugin(w_.File("fake/plugin.so"), mode);
+    Variables v = Plain({{"PJRT_NAMES_AND_LIBRARY_PATHS", "cuda:" + path}});
+    v.insert(v.end(), more.begin(), more.end());
+    return v;
+  }
+  /// A plugin that hands all to the real CPU plugin but for what `mode` says; named "mine", so that
+  /// it gets no options of GPU plugins.
+  Variables Mine(const std::string& mode) const {
+    const std::string path = PutFakePlugin(w_.File("fake/plugin.so"),
+                                           "real=" + CpuPlugin() + "\nplatform=cuda\n" + mode);
+    return Plain({{"PJRT_NAMES_AND_LIBRARY_PATHS", "mine:" + path}});
+  }
+  static Variables Plain(const Variables& more = {}) {
+    Variables v = {{"NEEDLE_DEVICE", ""}, {"TF_CPP_MIN_LOG_LEVEL", "3"}};
+    v.insert(v.end(), more.begin(), more.end());
+    return v;
+  }
+  static Variables XlaCpu(const Variables& more = {}) {
+    Variables v = Plain({{"PYTHONPATH", PjrtDir()}});
+    v.insert(v.end(), more.begin(), more.end());
+    return v;
+  }
+  static json::Value Document(const Finished& f) {
+    const Result<json::Value> value = json::Parse(f.out);
+    EXPECT_TRUE(value.ok()) << f.out << f.err;
+    return value.ok() ? *value : json::Value();
+  }
+  /// The row of a device in the document.
+  static json::Value Row(const json::Value& document, const std::string& name) {
+    for (const json::Value& row : document.Find("backends")->items())
+      if (row.Find("name")->as_string() == name) return row;
+    ADD_FAILURE() << "no row " << name;
+    return json::Value();
+  }
+  Workplace w_;
+};
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(Devices, ShowsEveryKindAndWhatARunWouldTake) {
+  const Finished f = w_.Needle({"devices", "--device", "cpu"}, Plain());
+  EXPECT_EQ(f.status, 0) << f.err;
+  for (const char* name : {"cpu", "cuda", "rocm", "oneapi", "metal", "tpu", "xla-cpu"})
+    EXPECT_TRUE(Has(f.out, std::string("\n  ") + name + " ") || Has(f.out.substr(0, 8), name))
+        << name << "\n"
+        << f.out;
+  EXPECT_TRUE(Has(f.out, "  default   cpu: asked for by --device=cpu\n")) << f.out;
+  EXPECT_TRUE(Has(f.out, "  finetune  would run on the processor, not on a GPU\n")) << f.out;
+}
+
+TEST_F(Devices, TakesAGpuThatWorks) {
+  const Variables v = Cuda("kind=Fake GPU\nmemory=150323855360");
+  const Finished f = w_.Needle({"devices"}, v);
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(Has(f.out, "PJRT 0.115: Fake GPU 140 GB")) << f.out;
+  EXPECT_TRUE(Has(f.out, "  default   cuda: the best device that works\n")) << f.out;
+  EXPECT_TRUE(Has(f.out, "would run on a GPU (cuda)")) << f.out;
+  const json::Value document = Document(w_.Needle({"devices", "--json"}, v));
+  EXPECT_TRUE(document.Find("trains_on_gpu")->as_bool());
+  EXPECT_EQ(document.Find("default")->as_string(), "cuda");
+  const json::Value row = Row(document, "cuda");
+  EXPECT_EQ(row.Find("status")->as_string(), "ready");
+  EXPECT_EQ(row.Find("backend")->as_string(), "gpu");
+  const json::Value& plugin = row.Find("plugins")->items().at(0);
+  EXPECT_EQ(plugin.Find("api")->as_string(), "0.115");
+  EXPECT_EQ(plugin.Find("devices")->items().at(0).Find("memory_bytes")->as_int64(), 150323855360);
+}
+
+TEST_F(Devices, ShowsAPluginThatCrashesAndGoesOnWithTheProcessor) {
+  const Finished f = w_.Needle({"devices"}, Cuda("mode=crash-client"));
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(Has(f.out, "  cuda      fails")) << f.out;
+  EXPECT_TRUE(Has(f.out, "was ended by signal 6")) << f.out;
+  EXPECT_TRUE(Has(f.out, "  default   cpu: cuda does not work\n")) << f.out;
+}
+
+TEST_F(Devices, StopsAPluginThatHangs) {
+  const Finished f =
+      w_.Needle({"devices"}, Cuda("mode=hang-load", {{"NEEDLE_PROBE_SECONDS", "1"}}));
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(Has(f.out, "did not answer and was stopped")) << f.out;
+}
+
+TEST_F(Devices, ANamedPlatformThatFailsShowsTheTableNamesTheFailureAndExitsWith1) {
+  const Finished f = w_.Needle({"devices"}, Cuda("mode=client-error", {{"JAX_PLATFORMS", "cuda"}}));
+  EXPECT_EQ(f.status, 1);
+  EXPECT_TRUE(Has(f.out, "  tpu ")) << f.out;
+  EXPECT_TRUE(Has(f.err, "JAX_PLATFORMS=cuda: ")) << f.err;
+  EXPECT_TRUE(Has(f.err, "CUDA_ERROR_NO_DEVICE")) << f.err;
+  const json::Value document = Document(
+      w_.Needle({"devices", "--json"}, Cuda("mode=client-error", {{"JAX_PLATFORMS", "cuda"}})));
+  EXPECT_TRUE(Has(document.Find("error")->as_string(), "CUDA_ERROR_NO_DEVICE"));
+}
+
+TEST_F(Devices, FinetuneStopsOnANamedDeviceThatFailsAndFallsBackOtherwise) {
+  const Variables v = Cuda("mode=crash-load");
+  const Finished named = w_.Needle(Workplace::Finetune({"--device", "cuda"}), v);
+  EXPECT_EQ(named.status, 1);
+  EXPECT_TRUE(Has(named.err, "--device=cuda: ")) << named.err;
+  EXPECT_TRUE(Has(named.err, "signal 6")) << named.err;
+  EXPECT_FALSE(Exists(w_.File("a.pkl")));
+  const Finished best = w_.Needle(Workplace::Finetune(), v);
+  EXPECT_EQ(best.status, 0) << best.err;
+  EXPECT_EQ(best.out.rfind("  backend   cpu  float32\n", 0), 0u) << best.out;
+  EXPECT_TRUE(Has(best.err, "signal 6")) << best.err;
+  EXPECT_TRUE(Exists(w_.File("a.pkl")));
+}
+
+TEST_F(Devices, FinetuneHearsOfAMissingPluginByName) {
+  EXPECT_EQ(w_.Needle(Workplace::Finetune({"--device", "tpu"}), Plain()).status, 1);
+  const Finished f = w_.Needle(Workplace::Finetune(), Plain({{"JAX_BACKEND_TARGET", "grpc://x"}}));
+  EXPECT_EQ(f.status, 2);
+  EXPECT_TRUE(Has(f.err, "JAX_BACKEND_TARGET")) << f.err;
+}
+
+TEST_F(Devices, AnUnknownXlaFlagIsCaughtBeforeThePluginEndsTheProcess) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Finished f = w_.Needle(Workplace::Finetune({"--device", "xla-cpu"}),
+                               XlaCpu({{"XLA_FLAGS", "--xla_no_such_flag=1"}}));
+  EXPECT_EQ(f.status, 2) << f.err;
+  EXPECT_TRUE(Has(f.err, "Unknown flag in XLA_FLAGS: --xla_no_such_flag=1")) << f.err;
+}
+
+TEST_F(Devices, FinetuneTrainsThroughAPluginAndSaysSo) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Finished f =
+      w_.Needle(Workplace::Finetune({"--device", "xla-cpu", "--qat-bits", "none"}), XlaCpu());
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(f.out.rfind("  backend   cpu  float32  cpu (lammps-jax-pjrt-cpu 0.11.2)\n", 0), 0u)
+      << f.out;
+  EXPECT_TRUE(Exists(w_.File("a.pkl")));
+  EXPECT_TRUE(Exists(w_.File("cache/compiled")));
+}
+
+TEST_F(Devices, DoctorPassesADeviceThatComputesRightly) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Finished f = w_.Needle({"doctor", "--device", "xla-cpu"}, XlaCpu());
+  EXPECT_EQ(f.status, 0) << f.out << f.err;
+  EXPECT_FALSE(Has(f.out, "WRONG")) << f.out;
+  EXPECT_TRUE(Has(f.out, "trained values after three steps")) << f.out;
+}
+
+TEST_F(Devices, DoctorNamesTheOperationThatIsWrongAndExitsWith3) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Variables v = Mine("swap=logistic:tanh");
+  const Finished f = w_.Needle({"doctor"}, v);
+  EXPECT_EQ(f.status, 3) << f.out << f.err;
+  EXPECT_TRUE(Has(f.out, "  WRONG     operation logistic: error")) << f.out;
+  EXPECT_TRUE(Has(f.err, "mine: the device does not compute")) << f.err;
+  const json::Value document = Document(w_.Needle({"doctor", "--json"}, v));
+  EXPECT_FALSE(document.Find("success")->as_bool());
+}
+
+TEST_F(Devices, DoctorSaysWhenADeviceRunsOutOfMemory) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Finished f = w_.Needle({"doctor"}, Mine("oom-after=4"));
+  EXPECT_EQ(f.status, 3) << f.out << f.err;
+  EXPECT_TRUE(Has(f.out, "too little free memory")) << f.out;
+}
+
+TEST_F(Devices, DoctorHasNothingToExamineOnABareMachine) {
+  const Finished f = w_.Needle({"doctor", "--device", "cpu"}, Plain());
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(Has(f.out, "nothing to examine")) << f.out;
+}
+
+}  // namespace
+}  // namespace needle::test
