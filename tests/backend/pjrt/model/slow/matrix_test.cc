@@ -35,7 +35,7 @@ struct FiveSteps {
   std::map<std::string, std::vector<float>> moved;
 };
 
-FiveSteps Run(Backend& backend) {
+FiveSteps StepsOf(Backend& backend) {
   const std::vector<EncodedExample> examples = ShortExamples(8, 64);
   FiveSteps out;
   const auto start = backend.State().values;
@@ -61,7 +61,7 @@ const FiveSteps& OnTheCpuEngine(bool all) {
   if (const auto at = runs.find(all); at != runs.end()) return at->second;
   CpuBackendOptions options = SmallLora();
   if (all) options.trained = TrainedSet::kAll;
-  return runs[all] = Run(*Cpu(ReferenceModel("tiny"), options));
+  return runs[all] = StepsOf(*Cpu(ReferenceModel("tiny"), options));
 }
 
 class PjrtMatrix : public testing::TestWithParam<Way> {
@@ -78,7 +78,7 @@ TEST_P(PjrtMatrix, FiveStepsAreTheCpuEngines) {
   if (way.all) options.trained = TrainedSet::kAll;
   const auto backend = MakeOn(CpuClient(CpuPlugin()), ReferenceModel("tiny"), options);
   ASSERT_NE(backend, nullptr);
-  const FiveSteps got = Run(*backend);
+  const FiveSteps got = StepsOf(*backend);
   const FiveSteps& want = OnTheCpuEngine(way.all);
   // float32 in another order; Adam's first steps have the size of the learning rate whatever the
   // gradient's size, which amplifies the rounding of tiny gradients.
