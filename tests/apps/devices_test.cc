@@ -3,7 +3,11 @@
 // it is here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "apps/program.h"
+#include "format/adapter.h"
 #include "json/json.h"
 #include "support/fake_pjrt.h"
 #include "support/pjrt.h"
@@ -48,6 +52,18 @@ class Devices : public testing::Test {
       if (row.Find("name")->as_string() == name) return row;
     ADD_FAILURE() << "no row " << name;
     return json::Value();
+  }
+  Adapter AdapterAt(const std::string& name) const {
+    const Result<Adapter> adapter = LoadAdapter(w_.File(name));
+    if (!adapter.ok()) throw std::runtime_error(adapter.error().message());
+    return *adapter;
+  }
+  static double LargestDifference(const Tensor& a, const Tensor& b) {
+    EXPECT_EQ(a.shape, b.shape);
+    double largest = 0;
+    for (size_t i = 0; i < b.size(); ++i)
+      largest = std::max(largest, std::abs(double{a.At(i)} - b.At(i)));
+    return largest;
   }
   Workplace w_;
 };
@@ -147,8 +163,19 @@ TEST_F(Devices, FinetuneTrainsThroughAPluginAndSaysSo) {
   ASSERT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(f.out.rfind("  backend   cpu  float32  cpu (lammps-jax-pjrt-cpu 0.11.2)\n", 0), 0u)
       << f.out;
-  EXPECT_TRUE(Exists(w_.File("a.pkl")));
   EXPECT_TRUE(Exists(w_.File("cache/compiled")));
+  const Adapter through_xla = AdapterAt("a.pkl");
+  // The native engine, asked for in JAX's way, trains the same adapter. Both sum in float32 in
+  // their own order; eight updates at this rate move the factors by some 1e-2.
+  const Finished native =
+      w_.Needle(Workplace::Finetune({"--qat-bits", "none"}), XlaCpu({{"JAX_PLATFORMS", "cpu"}}));
+  ASSERT_EQ(native.status, 0) << native.err;
+  const Adapter wanted = AdapterAt("a.pkl");
+  ASSERT_EQ(through_xla.lora.size(), wanted.lora.size());
+  for (const auto& [path, pair] : wanted.lora) {
+    EXPECT_LT(LargestDifference(through_xla.lora.at(path).a, pair.a), 1e-4) << path;
+    EXPECT_LT(LargestDifference(through_xla.lora.at(path).b, pair.b), 1e-4) << path;
+  }
 }
 
 TEST_F(Devices, DoctorPassesADeviceThatComputesRightly) {
