@@ -135,6 +135,27 @@ TEST_F(PjrtOptions, ALossThatIsNotFiniteChangesNothing) {
   EXPECT_NE(device->ExplainNonFinite(forest), "");
 }
 
+TEST_F(PjrtOptions, NarrowProductsAreNearAndOnlyWhenAskedFor) {
+  const std::vector<EncodedExample> examples = ShortExamples(2, 40);
+  const std::vector<int32_t> rows = {0, 1};
+  const Forest forest = ForestOf(examples, rows);
+  std::map<hlo::Precision, double> loss;
+  for (const hlo::Precision precision :
+       {hlo::Precision::kHighest, hlo::Precision::kTf32, hlo::Precision::kBf16}) {
+    PjrtBackendOptions options = SmallPjrtLora();
+    options.precision = precision;
+    const auto backend = MakeOn(CpuClient(CpuPlugin()), ReferenceModel("tiny"), options);
+    ASSERT_NE(backend, nullptr);
+    const Result<double> got = backend->Evaluate(forest);
+    ASSERT_TRUE(got.ok()) << got.error().message();
+    loss[precision] = *got;
+  }
+  const double exact = loss[hlo::Precision::kHighest];
+  EXPECT_NEAR(loss[hlo::Precision::kTf32], exact, 1e-3 * exact);
+  EXPECT_NEAR(loss[hlo::Precision::kBf16], exact, 2e-2 * exact);
+  EXPECT_NE(loss[hlo::Precision::kBf16], exact) << "products of bf16 round";
+}
+
 TEST_F(PjrtOptions, OlderPluginsTakeTheSameStep) {
   double want = 0;
   for (const std::string& plugin : {CpuPlugin(), OlderCpuPlugin(), OldestCpuPlugin()}) {
