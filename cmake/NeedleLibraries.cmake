@@ -54,6 +54,9 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/needleConfigVersion.cmak
 install(FILES "${PROJECT_BINARY_DIR}/needleConfig.cmake" "${PROJECT_BINARY_DIR}/needleConfigVersion.cmake"
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/needle)
 
+# From the folder of the .pc files up to the prefix, so that an installed tree may be moved.
+file(RELATIVE_PATH NEEDLE_PC_UP "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" NEEDLE_PC_UP "${NEEDLE_PC_UP}")
 set(NEEDLE_PC_REQUIRES "")
 foreach(library IN ITEMS needle needle_train)
   set(NEEDLE_PC_NAME ${library})

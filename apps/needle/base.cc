@@ -1,7 +1,12 @@
 // What commands share about bases: loading, downloads, devices.
 #include <fmt/core.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "base/env.h"
+#include "base/file.h"
+#include "base/native_path.h"
 #include "needle/command.h"
 
 namespace needle::cli {
@@ -18,6 +23,29 @@ void ShowDownloads(LoadOptions* options) {
                                                             static_cast<int64_t>(total / 1000))));
     return !StopRequested();
   };
+}
+
+Status RefuseOverwriting(std::initializer_list<std::string> written,
+                         std::initializer_list<std::string> read) {
+  for (const std::string& out : written)
+    for (const std::string& in : read) {
+      if (out.empty() || in.empty()) continue;
+      std::error_code none;
+      const auto a = std::filesystem::weakly_canonical(NativePath(out), none);
+      const auto b = std::filesystem::weakly_canonical(NativePath(in), none);
+      if (a != b && !std::filesystem::equivalent(a, b, none)) continue;
+      return Error(Code::kInvalidArgument,
+                   fmt::format("{}: this would be written over {}, which is read; give the output "
+                               "another name",
+                               out, in));
+    }
+  return {};
+}
+
+Status CheckWritable(const std::string& path) {
+  if (path.empty() || path.rfind("/dev/", 0) == 0) return {};
+  const Result<AtomicFile> file = AtomicFile::Open(path);  // never committed
+  return file.ok() ? Status() : Status(Error(Code::kInvalidArgument, file.error().message()));
 }
 
 Result<BaseModel> LoadBase(const BaseArgs& args) {

@@ -12,7 +12,10 @@ struct BuildArgs {
 };
 
 Status Run(const BuildArgs& args) {
+  NEEDLE_TRY(RefuseOverwriting({args.options.out},
+                               {args.base.checkpoint, args.base.tokenizer, args.options.lora}));
   NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
+  NEEDLE_TRY(RefuseOverwriting({args.options.out}, {base.file(), base.tokenizer_file()}));
   NEEDLE_ASSIGN(const BuildReport report, Build(base, args.options));
   if (!args.options.lora.empty())
     PrintLine("merged", fmt::format("{} weight groups  {}", report.merged, args.options.lora));

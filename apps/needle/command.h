@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,8 @@ class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
   Option& Required();
-  Option& Positive();                             // > 0
-  Option& NotNegative();                          // >= 0
+  Option& Positive();                             // > 0, and finite
+  Option& NotNegative();                          // >= 0, and finite
   Option& Between(double low, double high);       // both included
   Option& OneOf(std::vector<std::string> words);  // errors list them
   Option& Excludes(const Option& other);
@@ -95,6 +96,9 @@ std::optional<int> ParseCommandLine(int argc, char** argv, Command* chosen);
 /// Says what went wrong, on stderr and, with --json, in the document; gives `status` back.
 int Fail(const std::string& message, int status);
 
+/// What is printed is UTF-8; a Windows console must be told so.
+void UseUtf8Console();
+
 /// The exit status of an error: 2 for input and files, 3 for a check that did not hold, else 1.
 int ExitStatus(Code code);
 
@@ -111,6 +115,8 @@ void PrintJson(const json::Value& document);
 void PrintLine(std::string_view label, std::string_view payload);
 /// Text for people: stdout, or stderr with --json.
 void PrintText(std::string_view text);
+/// Whether something printed did not reach stdout (a full disk, a closed pipe).
+bool OutputLost();
 /// A sentence that a person should know, on stderr.
 void PrintNote(std::string_view sentence);
 
@@ -143,6 +149,13 @@ double Now();
 bool StopRequested();
 void CatchStopSignals();
 bool StdinIsTerminal();
+
+/// An error when a file to write is one of the files to read (names left empty do not count).
+Status RefuseOverwriting(std::initializer_list<std::string> written,
+                         std::initializer_list<std::string> read);
+
+/// Whether a file of this name could be written; nothing is left behind. "" is fine.
+Status CheckWritable(const std::string& path);
 
 // ---- bases
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/native_path.h"
 #include "needle/command.h"
 #include "needle/profile_report.h"
 
@@ -35,8 +36,8 @@ class StepLog {
   Status Open(const std::string& path, bool append) {
     if (path.empty()) return {};
     path_ = path;
-    file_.open(path, append ? std::ios::app : std::ios::trunc);
-    if (!file_) return Error(Code::kIo, path + ": cannot be opened to write the log");
+    file_.open(NativePath(path), append ? std::ios::app : std::ios::trunc);
+    if (!file_) return Error(Code::kInvalidArgument, path + ": cannot be opened to write the log");
     return {};
   }
   void Write(const FinetuneStep& s) {
@@ -205,14 +206,22 @@ std::string BackendText(const Device& device) {
 
 Status Run(FinetuneArgs& args) {
   args.options.out = args.out.empty() ? JoinPath(args.folder, "needle_lora.pkl") : args.out;
+  NEEDLE_TRY(RefuseOverwriting(
+      {args.options.out, args.log, args.profile},
+      {args.data, args.base.checkpoint, args.base.tokenizer, args.options.validation}));
+  NEEDLE_TRY(RefuseOverwriting({args.options.out}, {args.log, args.profile}));
   CatchStopSignals();
   NEEDLE_ASSIGN(const Device device, OpenDevice(args.device));
   PrintLine("backend", BackendText(device));
   for (const std::string& note : device.notes()) PrintNote(note);
   args.options.device = device;
   NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
+  NEEDLE_TRY(RefuseOverwriting({args.options.out, args.log, args.profile},
+                               {base.file(), base.tokenizer_file()}));
   Printer printer(args, base.window());
   const ProfileReport profile(args.profile);
+  NEEDLE_TRY(CheckWritable(args.log));
+  NEEDLE_TRY(CheckWritable(args.profile));
   const Result<FinetuneReport> report = Finetune(base, args.data, args.options, &printer);
   const Status finished = printer.Finish();
   NEEDLE_TRY(report);
@@ -291,7 +300,7 @@ Status ParseAndRun(FinetuneArgs& args) {
 
 void AddTraining(Options& c, FinetuneOptions& o) {
   c.Add("--epochs", &o.epochs, "passes over the data").Positive();
-  c.Add("--batch-size", &o.batch_size, "examples an update").Positive();
+  c.Add("--batch-size", &o.batch_size, "examples an update").Between(1, 1 << 20);
   c.Add("--lr", &o.lr, "peak learning rate").NotNegative().Default("1e-4");
   c.Add("--lora-rank", &o.lora_rank, "rank of the adapter").Positive();
   c.Add("--lora-alpha", &o.lora_alpha, "the adapter is scaled by alpha / rank");

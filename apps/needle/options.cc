@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 
 #include "needle/command.h"
@@ -29,6 +30,13 @@ Option AddTo(CLI::App* app, const std::string& name, T* value, const std::string
   return Option(app->add_option(name, *value, help)->take_last()->capture_default_str());
 }
 
+/// Whether `text` is a number of which `holds` is true; NaN never is.
+template <class Holds>
+bool InRange(const std::string& text, const Holds& holds) {
+  double value = 0;
+  return CLI::detail::lexical_cast(text, value) && holds(value);
+}
+
 }  // namespace
 
 Option& Option::Required() {
@@ -37,15 +45,28 @@ Option& Option::Required() {
   return *this;
 }
 Option& Option::Positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check([](const std::string& text) {
+    return InRange(text, [](double v) { return v > 0 && std::isfinite(v); })
+               ? std::string()
+               : fmt::format("\"{}\" is no number above 0", text);
+  });
   return *this;
 }
 Option& Option::NotNegative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check([](const std::string& text) {
+    return InRange(text, [](double v) { return v >= 0 && std::isfinite(v); })
+               ? std::string()
+               : fmt::format("\"{}\" is no number from 0 up", text);
+  });
   return *this;
 }
 Option& Option::Between(double low, double high) {
   option_->check(CLI::Range(low, high));
+  option_->check([](const std::string& text) {  // a NaN is outside no range
+    double value = 0;
+    const bool nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+    return nan ? fmt::format("\"{}\" is no number", text) : std::string();
+  });
   return *this;
 }
 Option& Option::OneOf(std::vector<std::string> words) {
@@ -100,7 +121,7 @@ void Options::AddJson() {
 }
 
 void Options::AddThreads(int* threads) {
-  Add("--threads", threads, "threads; 0: all that the process may use").NotNegative();
+  Add("--threads", threads, "threads; 0: all that the process may use").Between(0, 1024);
 }
 
 void Options::AddTokenizer(std::string* tokenizer) {
@@ -127,7 +148,8 @@ void Options::Runs(Command* chosen, Command command) {
 
 int Fail(const std::string& message, int status) {
   std::fflush(stdout);
-  fmt::print(stderr, "needle: {}\n", message);
+  const std::string line = fmt::format("needle: {}\n", message);
+  std::fwrite(line.data(), 1, line.size(), stderr);
   if (JsonMode() && !JsonPrinted())
     PrintJson(json::Value::Object({{"success", json::Value::Bool(false)},
                                    {"error", json::Value::String(message)},
@@ -152,7 +174,7 @@ std::optional<int> ParseCommandLine(int argc, char** argv, Command* chosen) {
   if (*chosen) return std::nullopt;
   const CLI::App* asked = &app;  // a bare "needle", or a group without its command
   while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
-  fmt::print("{}", asked->help("needle"));
+  PrintText(asked->help("needle"));
   return asked == &app ? 0 : 2;
 }
 

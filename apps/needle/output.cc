@@ -7,10 +7,14 @@
 #include <csignal>
 #include <cstdio>
 
+#include "base/utf8.h"
 #include "needle/command.h"
 
 #ifdef _WIN32
+#define NOMINMAX
+#define WIN32_LEAN_AND_MEAN
 #include <io.h>
+#include <windows.h>
 #else
 #include <unistd.h>
 #endif
@@ -40,7 +44,52 @@ bool IsTerminal(std::FILE* file) {
 
 std::FILE* Lines() { return json_mode ? stderr : stdout; }
 
+bool output_lost = false;  // stdout could not take what was printed
+
+void Write(std::FILE* file, std::string_view text) {
+  const bool ok =
+      std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+  if (!ok && file == stdout) output_lost = true;
+}
+
+/// U+FFFD for each byte that is no UTF-8.
+std::string ValidUtf8(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = ValidUtf8Length(text);
+    out += text.substr(0, valid);
+    if (valid == text.size()) break;
+    AppendUtf8(out, U'\uFFFD');
+    text.remove_prefix(valid + 1);
+  }
+  return out;
+}
+
+/// JSON has no NaN and no bytes that are not UTF-8: null, and U+FFFD for each wrong byte.
+json::Value Printable(const json::Value& value) {
+  if (value.is_string()) return json::Value::String(ValidUtf8(value.as_string()));
+  if (value.is_float() && !std::isfinite(value.as_double())) return json::Value::Null();
+  if (value.is_array()) {
+    std::vector<json::Value> items;
+    for (const json::Value& item : value.items()) items.push_back(Printable(item));
+    return json::Value::Array(std::move(items));
+  }
+  if (value.is_object()) {
+    std::vector<std::pair<std::string, json::Value>> members;
+    for (const auto& [name, member] : value.members())
+      members.emplace_back(ValidUtf8(name), Printable(member));
+    return json::Value::Object(std::move(members));
+  }
+  return value;
+}
+
 }  // namespace
+
+void UseUtf8Console() {
+#ifdef _WIN32
+  SetConsoleOutputCP(CP_UTF8);
+#endif
+}
 
 int ExitStatus(Code code) {
   switch (code) {
@@ -64,21 +113,20 @@ bool JsonPrinted() { return json_printed; }
 
 void PrintJson(const json::Value& document) {
   json_printed = true;
-  fmt::print("{}\n", json::Dump(document));
-  std::fflush(stdout);
+  Write(stdout, json::Dump(Printable(document)) + "\n");
 }
 
 void PrintLine(std::string_view label, std::string_view payload) {
-  fmt::print(Lines(), "  {:<9} {}\n", label, payload);
-  std::fflush(Lines());
+  Write(Lines(), fmt::format("  {:<9} {}\n", label, payload));
 }
 
-void PrintText(std::string_view text) {
-  fmt::print(Lines(), "{}", text);
-  std::fflush(Lines());
-}
+void PrintText(std::string_view text) { Write(Lines(), text); }
 
-void PrintNote(std::string_view sentence) { fmt::print(stderr, "  {:<9} {}\n", "note", sentence); }
+bool OutputLost() { return output_lost; }
+
+void PrintNote(std::string_view sentence) {
+  Write(stderr, fmt::format("  {:<9} {}\n", "note", sentence));
+}
 
 double Now() {
   using Clock = std::chrono::steady_clock;
@@ -91,16 +139,14 @@ void ProgressLine::Show(const std::string& text) {
   if (!terminal_ || Now() - last_ < 0.1) return;
   last_ = Now();
   shown_ = true;
-  fmt::print(stderr, "\r\x1b[K  {}", text);
-  std::fflush(stderr);
+  Write(stderr, fmt::format("\r\x1b[K  {}", text));
 }
 
 void ProgressLine::Clear() {
   if (!shown_) return;
   shown_ = false;
   last_ = 0;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  Write(stderr, "\r\x1b[K");
 }
 
 std::string Bar(int64_t done, int64_t total) {

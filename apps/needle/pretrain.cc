@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/file.h"
+#include "base/native_path.h"
 #include "data/examples.h"
 #include "data/jsonl.h"
 #include "format/checkpoint.h"
@@ -32,7 +33,7 @@ struct PretrainArgs {
 class PrintProgress final : public TrainObserver {
  public:
   explicit PrintProgress(const std::string& log) {
-    if (!log.empty()) log_.open(log, std::ios::app);
+    if (!log.empty()) log_.open(NativePath(log), std::ios::app);
   }
   void OnStart(const TrainPlan& plan) override {
     PrintLine(
@@ -85,7 +86,24 @@ Result<EncodedData> Encode(const std::string& path, const PretrainArgs& args,
   return EncodeExamples(data.examples, tokenizer, options, path);
 }
 
+Status CheckArgs(const PretrainArgs& args) {
+  const auto bad = [](const std::string& what) { return Error(Code::kInvalidArgument, what); };
+  if (args.config.empty() && args.base.empty())
+    return bad(
+        "give --config FILE (the fields of a new model) or --checkpoint FILE (go on from it)");
+  if (!(args.lm_weight >= 0 && args.lm_weight <= 1))
+    return bad(fmt::format("--lm-weight is {}; it must be 0 to 1", args.lm_weight));
+  if (!(args.b2 > 0 && args.b2 < 1))
+    return bad(fmt::format("--beta2 is {}; it must lie between 0 and 1", args.b2));
+  if (!(args.weight_decay >= 0 && args.weight_decay <= 1))
+    return bad(fmt::format("--weight-decay is {}; it must be 0 to 1", args.weight_decay));
+  if (args.steps < 0) return bad(fmt::format("--steps is {}; it must be 0 or more", args.steps));
+  return RefuseOverwriting({args.out, args.log},
+                           {args.data, args.val, args.tokenizer, args.config, args.base});
+}
+
 Status Run(const PretrainArgs& args) {
+  NEEDLE_TRY(CheckArgs(args));
   NEEDLE_ASSIGN(const Tokenizer tokenizer, Tokenizer::Load(args.tokenizer));
   NEEDLE_ASSIGN(Checkpoint model, StartingPoint(args, tokenizer));
   NEEDLE_ASSIGN(const EncodedData data, Encode(args.data, args, tokenizer));
@@ -156,9 +174,10 @@ void AddPretrain(Options& app, Command* chosen) {
   c.Add("--out", &args->out, "checkpoint to write");
   c.Add("--epochs", &args->epochs, "passes over the data").Positive();
   c.Add("--steps", &args->steps, "stop after this many updates (0: all epochs)");
-  c.Add("--batch-size", &args->batch_size, "examples an update").Positive();
-  c.Add("--group", &args->group, "neighbouring lines that stay together when shuffled");
-  c.Add("--lr", &args->lr, "peak learning rate").Default("2e-3");
+  c.Add("--batch-size", &args->batch_size, "examples an update").Between(1, 1 << 20);
+  c.Add("--group", &args->group, "neighbouring lines that stay together when shuffled")
+      .Between(1, 1 << 20);
+  c.Add("--lr", &args->lr, "peak learning rate").NotNegative().Default("2e-3");
   c.Add("--lm-weight", &args->lm_weight, "weight of a prompt token beside a target's 1");
   c.Add("--beta2", &args->b2, "AdamW's second decay");
   c.Add("--weight-decay", &args->weight_decay, "AdamW's decay");

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "api/base_model_impl.h"
@@ -131,10 +133,29 @@ class Relay final : public TrainObserver {
   FinetuneStart start_;
 };
 
+constexpr size_t kMostExamples = 1 << 20;  // of one update
+
+/// A rank above the width of every adapted matrix says nothing more than that width.
+Status CheckRank(int rank, const Checkpoint& base) {
+  int64_t widest = 0;
+  for (const ParamSpec& target : LoraTargets(base))
+    widest = std::max({widest, target.shape[1], target.shape[2]});
+  if (widest == 0 || rank <= widest) return {};
+  return Error(Code::kInvalidArgument, StrCat("the LoRA rank is ", rank,
+                                              ", but no adapted matrix of this base is wider than ",
+                                              widest, "; 8 to 64 are usual"));
+}
+
 Status CheckOptions(const FinetuneOptions& o) {
   const auto bad = [](const std::string& what) { return Error(Code::kInvalidArgument, what); };
   if (o.lora_rank < 1)
     return bad(StrCat("the LoRA rank is ", o.lora_rank, "; it must be at least 1"));
+  if (!std::isfinite(o.lora_alpha))
+    return bad(StrCat("alpha is ", o.lora_alpha, "; it must be a finite number"));
+  if (!std::isfinite(o.lr) || o.lr < 0)
+    return bad(StrCat("the learning rate is ", o.lr, "; it must be a finite number from 0 up"));
+  if (o.batch_size < 1 || o.batch_size > kMostExamples)
+    return bad(StrCat("the batch size is ", o.batch_size, "; it must be 1 to ", kMostExamples));
   if (o.max_len < 2) return bad(StrCat("--max-len is ", o.max_len, "; it must be at least 2"));
   if (o.out.empty()) return bad("the adapter has no name; give --out FILE");
   if (IsDirectory(o.out)) return bad(StrCat(o.out, ": this is a folder; --out names a file"));
@@ -149,6 +170,7 @@ class FinetuneRun {
   Result<FinetuneReport> Execute(const std::string& data_path) {
     const auto start = std::chrono::steady_clock::now();
     NEEDLE_TRY(CheckOptions(o_));
+    NEEDLE_TRY(CheckRank(o_.lora_rank, base_.checkpoint));
     observer_.OnBackend(o_.device ? o_.device->backend() : "cpu");
     FinetuneData seen;
     NEEDLE_ASSIGN(const EncodedData data, Read(data_path, &seen));
@@ -159,7 +181,7 @@ class FinetuneRun {
     observer_.OnData(seen);
     NEEDLE_ASSIGN(const Quantisation quantisation, QuantisationOf(o_.qat, base_.checkpoint.config));
     NEEDLE_ASSIGN(const std::unique_ptr<Backend> backend, MakeBackend(quantisation));
-    const TrainOptions train = TrainOptionsFor(std::max(data.longest, held.longest));
+    const TrainOptions train = TrainOptionsFor(std::max(data.longest, held.longest), quantisation);
     Relay relay(observer_, StartOf(quantisation));
     NEEDLE_ASSIGN(const TrainOutcome outcome,
                   Train(*backend, data.examples, held.examples, train, relay));
@@ -230,7 +252,7 @@ class FinetuneRun {
     return std::unique_ptr<Backend>(std::move(backend));
   }
 
-  TrainOptions TrainOptionsFor(size_t longest) const {
+  TrainOptions TrainOptionsFor(size_t longest, const Quantisation& quantisation) const {
     TrainOptions train;
     train.epochs = o_.epochs;
     train.batch_size = o_.batch_size;
@@ -241,6 +263,7 @@ class FinetuneRun {
     train.padded_length = LengthBucket(longest, o_.max_len);
     train.state_path = o_.out + ".state";
     train.resume = o_.resume;
+    train.settings = StrCat(quantisation.scheme, " ", o_.lora_rank, " ", o_.lora_alpha);
     return train;
   }
 

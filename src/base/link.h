@@ -19,6 +19,9 @@ Status ReplaceWithSymlink(const std::string& target, const std::string& path);
 /// Renames a file; what stood at `to` is replaced in one step. Both on the same volume.
 Status RenameFile(const std::string& from, const std::string& to);
 
+/// As std::fopen, for a path in UTF-8 on every system; nullptr with errno set when it fails.
+std::FILE* OpenStream(const std::string& path, const char* mode);
+
 /// Flushes the file and waits until its bytes are on the disk. `path` is for the error alone.
 Status SyncStream(std::FILE* file, const std::string& path);
 

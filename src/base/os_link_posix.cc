@@ -36,6 +36,10 @@ int LockWithoutWaiting(int fd) {
 
 }  // namespace
 
+std::FILE* OpenStream(const std::string& path, const char* mode) {
+  return std::fopen(path.c_str(), mode);
+}
+
 Status SyncStream(std::FILE* file, const std::string& path) {
   if (std::fflush(file) != 0 || fsync(fileno(file)) != 0)
     return IoError(path, "the file could not be written to the disk", errno);

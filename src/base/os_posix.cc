@@ -56,7 +56,7 @@ class OpenedFile {
 };
 
 Error IsAFolder(const std::string& path) {
-  return Error(Code::kIo, StrCat(path, ": this is a folder; name a file"));
+  return Error(Code::kInvalidArgument, StrCat(path, ": this is a folder; name a file"));
 }
 
 }  // namespace
@@ -137,7 +137,8 @@ Result<Mapping> Map(const std::string& path) {
   if (opened.fd() < 0 || ::fstat(opened.fd(), &info) != 0) return Failed(path, "cannot be opened");
   if (S_ISDIR(info.st_mode)) return IsAFolder(path);
   if (!S_ISREG(info.st_mode))
-    return Error(Code::kIo, StrCat(path, ": this is not a regular file and cannot be mapped"));
+    return Error(Code::kInvalidArgument,
+                 StrCat(path, ": this is not a regular file and cannot be mapped"));
   const size_t size = static_cast<size_t>(info.st_size);
   if (size == 0) return Mapping{};  // an empty file cannot be mapped, and need not be
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.fd(), 0);

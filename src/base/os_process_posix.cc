@@ -174,6 +174,10 @@ Result<ChildOutcome> RunChild(const std::vector<std::string>& command,
   return outcome;
 }
 
+std::vector<std::string> ProgramArguments(int argc, char** argv) {
+  return std::vector<std::string>(argv, argv + argc);
+}
+
 Result<std::string> ProgramPath() {
 #ifdef __APPLE__
   std::string path(4096, '\0');

@@ -2,7 +2,6 @@
 #ifdef _WIN32
 
 #define NOMINMAX
-#define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/env.h"
 #include "base/file.h"
 #include "base/library.h"
 #include "base/process.h"
@@ -38,6 +38,14 @@ std::string Narrow(const std::wstring& text) {
   std::string out(static_cast<size_t>(bytes), '\0');
   ::WideCharToMultiByte(CP_UTF8, 0, text.data(), length, out.data(), bytes, nullptr, nullptr);
   return out;
+}
+
+std::wstring FullPath(const std::string& path) {
+  const std::wstring wide = Wide(path);
+  const DWORD room = ::GetFullPathNameW(wide.c_str(), 0, nullptr, nullptr);
+  std::wstring full(room, L'\0');
+  full.resize(::GetFullPathNameW(wide.c_str(), room, full.data(), nullptr));
+  return full.empty() ? wide : full;
 }
 
 class Owned {
@@ -93,17 +101,51 @@ std::wstring CommandLine(const std::vector<std::string>& command) {
   return line;
 }
 
+// Names of variables do not tell capital letters from small ones.
+bool SameName(const std::string& a, const std::string& b) {
+  return ::CompareStringOrdinal(Wide(a).c_str(), -1, Wide(b).c_str(), -1, TRUE) == CSTR_EQUAL;
+}
+
 std::wstring EnvironmentBlock(const ChildOptions& options) {
   std::wstring block;
   const auto replaced = [&](const std::string& name) {
     return std::any_of(options.environment.begin(), options.environment.end(),
-                       [&](const auto& added) { return added.first == name; });
+                       [&](const auto& added) { return SameName(added.first, name); });
   };
   for (const auto& [name, value] : Environment())
     if (!replaced(name)) block += Wide(name + "=" + value) + L'\0';
   for (const auto& [name, value] : options.environment) block += Wide(name + "=" + value) + L'\0';
   return block + L'\0';
 }
+
+/// The child inherits these handles and no other: a pipe of a second child, started meanwhile,
+/// would stay open as long as this one lives.
+class Inheritance {
+ public:
+  explicit Inheritance(std::array<HANDLE, 3> handles) : handles_(handles) {
+    SIZE_T bytes = 0;
+    ::InitializeProcThreadAttributeList(nullptr, 1, 0, &bytes);
+    memory_.resize(bytes);
+    if (!::InitializeProcThreadAttributeList(list(), 1, 0, &bytes)) return;
+    initialised_ = true;
+    ok_ = ::UpdateProcThreadAttribute(list(), 0, PROC_THREAD_ATTRIBUTE_HANDLE_LIST, handles_.data(),
+                                      sizeof(handles_), nullptr, nullptr);
+  }
+  ~Inheritance() {
+    if (initialised_) ::DeleteProcThreadAttributeList(list());
+  }
+  Inheritance(const Inheritance&) = delete;
+  Inheritance& operator=(const Inheritance&) = delete;
+  bool ok() const { return ok_; }
+  LPPROC_THREAD_ATTRIBUTE_LIST list() {
+    return reinterpret_cast<LPPROC_THREAD_ATTRIBUTE_LIST>(memory_.data());
+  }
+
+ private:
+  std::array<HANDLE, 3> handles_;  // the list points at them
+  std::vector<unsigned char> memory_;
+  bool initialised_ = false, ok_ = false;
+};
 
 }  // namespace
 
@@ -115,21 +157,31 @@ Result<ChildOutcome> RunChild(const std::vector<std::string>& command,
   SECURITY_ATTRIBUTES inherited = {sizeof(inherited), nullptr, TRUE};
   const Owned nothing(::CreateFileW(L"NUL", GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE,
                                     &inherited, OPEN_EXISTING, 0, nullptr));
-  STARTUPINFOW start = {};
-  start.cb = sizeof(start);
-  start.dwFlags = STARTF_USESTDHANDLES;
-  start.hStdInput = nothing.get();
-  start.hStdOutput = out.theirs.get();
-  start.hStdError = err.theirs.get();
+  Inheritance inheritance({nothing.get(), out.theirs.get(), err.theirs.get()});
+  const Owned job(::CreateJobObjectW(nullptr, nullptr));
+  if (!inheritance.ok() || job.get() == nullptr)
+    return Error(Code::kIo, StrCat(command[0], ": cannot be started: ", Reason(::GetLastError())));
+  STARTUPINFOEXW start = {};
+  start.StartupInfo.cb = sizeof(start);
+  start.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
+  start.StartupInfo.hStdInput = nothing.get();
+  start.StartupInfo.hStdOutput = out.theirs.get();
+  start.StartupInfo.hStdError = err.theirs.get();
+  start.lpAttributeList = inheritance.list();
+  constexpr DWORD kFlags =
+      CREATE_UNICODE_ENVIRONMENT | EXTENDED_STARTUPINFO_PRESENT | CREATE_SUSPENDED;
   PROCESS_INFORMATION info = {};
   std::wstring line = CommandLine(command), environment = EnvironmentBlock(options);
-  if (!::CreateProcessW(nullptr, line.data(), nullptr, nullptr, TRUE, CREATE_UNICODE_ENVIRONMENT,
-                        environment.data(), nullptr, &start, &info)) {
+  if (!::CreateProcessW(nullptr, line.data(), nullptr, nullptr, TRUE, kFlags, environment.data(),
+                        nullptr, &start.StartupInfo, &info)) {
     const DWORD error = ::GetLastError();
-    return Error(error == ERROR_FILE_NOT_FOUND ? Code::kNotFound : Code::kIo,
+    const bool absent = error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND;
+    return Error(absent ? Code::kNotFound : Code::kIo,
                  StrCat(command[0], ": cannot be started: ", Reason(error)));
   }
   const Owned process(info.hProcess), main_thread(info.hThread);
+  ::AssignProcessToJobObject(job.get(), process.get());  // and so all that it starts
+  ::ResumeThread(main_thread.get());
   out.theirs.Close();
   err.theirs.Close();
   ChildOutcome outcome;
@@ -141,12 +193,23 @@ Result<ChildOutcome> RunChild(const std::vector<std::string>& command,
     ::TerminateProcess(process.get(), 137);
     ::WaitForSingleObject(process.get(), INFINITE);
   }
+  ::TerminateJobObject(job.get(), 137);  // children of the child hold the pipes open
   reads_out.join();
   reads_err.join();
   DWORD status = 0;
   ::GetExitCodeProcess(process.get(), &status);
   if (!outcome.timed_out) outcome.exit_code = static_cast<int>(status);
   return outcome;
+}
+
+std::vector<std::string> ProgramArguments(int argc, char** argv) {
+  int count = 0;
+  wchar_t** const wide = ::CommandLineToArgvW(::GetCommandLineW(), &count);
+  if (wide == nullptr) return std::vector<std::string>(argv, argv + argc);
+  std::vector<std::string> arguments;
+  for (int i = 0; i < count; ++i) arguments.push_back(Narrow(wide[i]));
+  ::LocalFree(wide);
+  return arguments;
 }
 
 Result<std::string> ProgramPath() {
@@ -159,7 +222,22 @@ Result<std::string> ProgramPath() {
 }
 
 void SetEnv(const std::string& name, const std::string& value) {
-  ::_putenv_s(name.c_str(), value.c_str());
+  ::_wputenv_s(Wide(name).c_str(), Wide(value).c_str());
+  // The C library takes an empty value for "unset"; the system does not.
+  ::SetEnvironmentVariableW(Wide(name).c_str(), Wide(value).c_str());
+}
+
+std::optional<std::string> GetEnv(const char* name) {
+  const std::wstring wide = Wide(name);
+  std::wstring value(256, L'\0');
+  while (true) {
+    ::SetLastError(ERROR_SUCCESS);
+    const DWORD room = static_cast<DWORD>(value.size());
+    const DWORD length = ::GetEnvironmentVariableW(wide.c_str(), value.data(), room);
+    if (length == 0 && ::GetLastError() == ERROR_ENVVAR_NOT_FOUND) return std::nullopt;
+    value.resize(length);
+    if (length < room) return Narrow(value);
+  }
 }
 
 std::vector<std::pair<std::string, std::string>> Environment() {
@@ -178,9 +256,13 @@ std::vector<std::pair<std::string, std::string>> Environment() {
 }
 
 Result<Library> Library::Open(const std::string& path, LibraryScope) {
-  if (void* handle = reinterpret_cast<void*>(
-          ::LoadLibraryExW(Wide(path).c_str(), nullptr,
-                           LOAD_LIBRARY_SEARCH_DEFAULT_DIRS | LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR)))
+  // A name alone is looked up in the usual folders. A path must be whole, with backslashes, for the
+  // library's own folder to be searched for what it needs.
+  const bool is_name = path.find_first_of("/\\:") == std::string::npos;
+  const DWORD where =
+      LOAD_LIBRARY_SEARCH_DEFAULT_DIRS | (is_name ? 0 : LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR);
+  const std::wstring file = is_name ? Wide(path) : FullPath(path);
+  if (void* handle = reinterpret_cast<void*>(::LoadLibraryExW(file.c_str(), nullptr, where)))
     return Library(handle);
   const DWORD error = ::GetLastError();
   if (!FileExists(path)) return Error(Code::kNotFound, StrCat(path, ": there is no such library"));

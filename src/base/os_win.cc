@@ -66,7 +66,7 @@ class Opened {
 constexpr size_t kLargestTransfer = size_t{1} << 30;
 
 Error IsAFolder(const std::string& path) {
-  return Error(Code::kIo, StrCat(path, ": this is a folder; name a file"));
+  return Error(Code::kInvalidArgument, StrCat(path, ": this is a folder; name a file"));
 }
 
 }  // namespace
@@ -99,11 +99,22 @@ Status Sync(Handle file, const std::string& path) {
 
 void Close(Handle file) { ::CloseHandle(AsHandle(file)); }
 
+// A file that somebody else is opening, renaming or scanning at this moment cannot be replaced, so
+// a refusal is tried again for about a second.
 Status RenameOver(const std::string& from, const std::string& to) {
-  if (!::MoveFileExW(Wide(from).c_str(), Wide(to).c_str(),
-                     MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
-    return Failed(to, "cannot be put in place");
-  return {};
+  const std::wstring wide_from = Wide(from), wide_to = Wide(to);
+  for (DWORD wait = 1;; wait *= 2) {
+    if (::MoveFileExW(wide_from.c_str(), wide_to.c_str(),
+                      MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
+      return {};
+    const DWORD error = ::GetLastError();
+    const bool busy = error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION;
+    if (!busy || wait > 512 || KindOf(to) == PathKind::kFolder) {
+      ::SetLastError(error);
+      return Failed(to, "cannot be put in place");
+    }
+    ::Sleep(wait);
+  }
 }
 
 // MOVEFILE_WRITE_THROUGH has already made the new name last.
@@ -166,7 +177,9 @@ Status MakeFolder(const std::string& path) {
 }
 
 Status Remove(const std::string& path) {
-  if (::DeleteFileW(Wide(path).c_str()) || ::GetLastError() == ERROR_FILE_NOT_FOUND) return {};
+  if (::DeleteFileW(Wide(path).c_str())) return {};
+  const DWORD error = ::GetLastError();
+  if (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND) return {};
   return Failed(path, "cannot be removed");
 }
 

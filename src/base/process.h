@@ -32,6 +32,10 @@ struct ChildOptions {
 /// and waits for its end.
 Result<ChildOutcome> RunChild(const std::vector<std::string>& command, const ChildOptions& options);
 
+/// The arguments that main was given, the program first, in UTF-8: on Windows `argv` holds them in
+/// the user's code page, which has not every character, so they are asked for anew.
+std::vector<std::string> ProgramArguments(int argc, char** argv);
+
 /// The file of the running program.
 Result<std::string> ProgramPath();
 

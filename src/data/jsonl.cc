@@ -235,12 +235,16 @@ Result<DataReport> LoadData(const std::string& path, BadLines policy) {
   NEEDLE_ASSIGN(const std::string text, ReadTextFile(path));
   DataReport report = ReadData(text, path);
   if (policy == BadLines::kStop) NEEDLE_TRY(StopAtProblems(report));
-  if (report.examples.empty())
-    return Error(Code::kInvalidArgument,
-                 StrCat("no usable examples in ", path, " (", report.lines, " lines, ",
-                        report.blank, " of them blank, ", report.skipped,
-                        " with problems); each line is a JSON object with \"query\", \"tools\" and "
-                        "\"answers\""));
+  if (report.examples.empty()) {
+    std::string message =
+        StrCat("no usable examples in ", path, " (", report.lines, " lines, ", report.blank,
+               " of them blank, ", report.skipped,
+               " with problems); each line is a JSON object with \"query\", \"tools\" and "
+               "\"answers\"");
+    for (size_t i = 0; i < std::min(report.problems.size(), kListed); ++i)
+      message += StrCat("\n  ", report.problems[i].message);
+    return Error(Code::kInvalidArgument, message);
+  }
   return report;
 }
 

@@ -17,7 +17,18 @@ struct Part {
 constexpr Part kParts[] = {{"values/", &TrainState::values},
                            {"first_moment/", &TrainState::first_moment},
                            {"second_moment/", &TrainState::second_moment}};
-constexpr char kKind[] = "needle training state 1";
+constexpr char kKind[] = "needle training state 2";
+
+/// SHA-256 over the names and bytes of all tensors: a run must not go on from damaged values.
+std::string Checksum(const SafeTensors& file) {
+  Sha256 hash;
+  for (const auto& [name, tensor] : file.tensors) {
+    hash.Update(name);
+    const std::vector<float> values = tensor.ToFloats();
+    hash.Update({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)});
+  }
+  return hash.HexDigest();
+}
 
 }  // namespace
 
@@ -27,12 +38,17 @@ Status SaveTrainState(const std::string& path, const SavedRun& run) {
     for (const auto& [name, values] : run.state.*part.values)
       file.tensors[part.prefix + name] =
           Tensor::FromFloats({static_cast<int64_t>(values.size())}, values);
-  file.metadata = {
-      {"kind", kKind}, {"step", std::to_string(run.step)}, {"fingerprint", run.fingerprint}};
+  file.metadata = {{"kind", kKind},
+                   {"step", std::to_string(run.step)},
+                   {"fingerprint", run.fingerprint},
+                   {"sha256", Checksum(file)}};
   return WriteFileAtomically(path, WriteSafeTensors(file));
 }
 
 Result<SavedRun> LoadTrainState(const std::string& path) {
+  if (!FileExists(path))
+    return Error(Code::kNotFound,
+                 StrCat(path, ": there is no stopped run to go on with; leave --resume out"));
   NEEDLE_ASSIGN(const std::vector<uint8_t> bytes, ReadFile(path));
   NEEDLE_ASSIGN(const SafeTensors file, ParseSafeTensors(bytes, path));
   const auto text = [&](const char* key) {
@@ -48,6 +64,11 @@ Result<SavedRun> LoadTrainState(const std::string& path) {
                  StrCat(path,
                         ": not a training state; `--resume` wants the file that an "
                         "interrupted run of this program left"));
+  if (text("sha256") != Checksum(file))
+    return Error(Code::kCorruptFile,
+                 StrCat(path,
+                        ": the values are not those that were saved (their SHA-256 differs); "
+                        "the file is damaged, start anew without --resume"));
   for (const auto& [name, tensor] : file.tensors) {
     if (tensor.dtype != DType::kF32)
       return Error(Code::kCorruptFile, StrCat(path, ": ", name, " is not float32"));

@@ -203,7 +203,7 @@ class Run {
     for (const auto* set : {&train_, &held_})
       for (const EncodedExample* e : *set) f.Add(*e);
     f.Add(StrCat(o_.epochs, " ", o_.batch_size, " ", o_.lr, " ", o_.seed, " ", o_.shuffle_group,
-                 " ", o_.max_steps, " ", static_cast<int>(o_.packing)));
+                 " ", o_.max_steps, " ", static_cast<int>(o_.packing), " ", o_.settings));
     return f.Finish();
   }
 

@@ -1,0 +1,147 @@
+// What the command line does with input that makes no sense: a sentence, the right exit status, and
+// nothing written over.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "apps/program.h"
+
+namespace needle::test {
+namespace {
+
+void ExpectRefused(const Workplace& w, const Arguments& arguments, const std::string& word) {
+  const Finished f = w.Needle(arguments);
+  EXPECT_EQ(f.status, 2) << f.err << word;
+  EXPECT_NE(f.err.find(word), std::string::npos) << f.err;
+  EXPECT_FALSE(Exists(w.File("a.pkl"))) << word;
+}
+
+TEST(Hostile, NumbersThatMakeNoSenseAreRefusedWithASentence) {
+  const Workplace w;
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--batch-size", "18446744073709551615"},
+                                                        {"--batch-size", "99999999999999999999999"},
+                                                        {"--batch-size", "0"},
+                                                        {"--lora-rank", "1000000000"},
+                                                        {"--lora-rank", "0"},
+                                                        {"--lora-alpha", "nan"},
+                                                        {"--lr", "inf"},
+                                                        {"--lr", "-1"},
+                                                        {"--threads", "2147483647"},
+                                                        {"--threads", "-1"},
+                                                        {"--epochs", "0"},
+                                                        {"--val-split", "nan"}}) {
+    const Finished f = w.Needle(Workplace::Finetune({option, value}));
+    EXPECT_EQ(f.status, 2) << option << " " << value << " " << f.err;
+    EXPECT_LT(f.err.size(), 400u) << f.err;
+  }
+  EXPECT_FALSE(Exists(w.File("a.pkl")));
+  for (const Arguments& more : std::vector<Arguments>{{"--group", "0"},
+                                                      {"--group", "18446744073709551615"},
+                                                      {"--beta2", "nan"},
+                                                      {"--weight-decay", "nan"},
+                                                      {"--lm-weight", "-1"},
+                                                      {"--steps", "-5"},
+                                                      {"--lr", "nan"}}) {
+    Arguments a = {"pretrain",     "data.jsonl", "--tokenizer", "tokenizer.model",
+                   "--checkpoint", "base.pkl",   "--out",       "p.pkl"};
+    a.insert(a.end(), more.begin(), more.end());
+    EXPECT_EQ(w.Needle(a).status, 2) << more[0] << " " << more[1];
+    EXPECT_FALSE(Exists(w.File("p.pkl"))) << more[0];
+  }
+}
+
+TEST(Hostile, NoOutputIsWrittenOverAnInput) {
+  const Workplace w;
+  const std::string base = Contents(w.File("base.pkl")), data = Contents(w.File("data.jsonl")),
+                    tokenizer = Contents(w.File("tokenizer.model"));
+  ASSERT_EQ(link(w.File("base.pkl").c_str(), w.File("same.pkl").c_str()), 0);
+  for (const Arguments& more : std::vector<Arguments>{{"--out", "base.pkl"},
+                                                      {"--out", "./base.pkl"},
+                                                      {"--out", "same.pkl"},
+                                                      {"--log", "data.jsonl"},
+                                                      {"--log", "tokenizer.model"},
+                                                      {"--log", "a.pkl"},
+                                                      {"--profile", "data.jsonl"}}) {
+    const Finished f = w.Needle(Workplace::Finetune(more));
+    EXPECT_EQ(f.status, 2) << more[0] << " " << more[1];
+    EXPECT_NE(f.err.find("another name"), std::string::npos) << f.err;
+  }
+  for (const char* out : {"base.pkl", "tokenizer.model"})
+    EXPECT_EQ(w.Needle({"build", "base.pkl", "--out", out}).status, 2) << out;
+  EXPECT_EQ(Contents(w.File("base.pkl")), base);
+  EXPECT_EQ(Contents(w.File("data.jsonl")), data);
+  EXPECT_EQ(Contents(w.File("tokenizer.model")), tokenizer);
+}
+
+TEST(Hostile, ALogThatCannotBeWrittenStopsBeforeTheTraining) {
+  const Workplace w;
+  ASSERT_EQ(mkdir(w.File("folder").c_str(), 0700), 0);
+  ExpectRefused(w, Workplace::Finetune({"--log", "folder"}), "folder");
+  ExpectRefused(w, Workplace::Finetune({"--log", "data.jsonl/x"}), "data.jsonl");
+  ExpectRefused(w, Workplace::Finetune({"--profile", "folder"}), "folder");
+}
+
+TEST(Hostile, AFolderIsNoInputFile) {
+  const Workplace w;
+  ASSERT_EQ(mkdir(w.File("folder").c_str(), 0700), 0);
+  for (const Arguments& a : std::vector<Arguments>{{"inspect", "folder"},
+                                                   {"build", "folder"},
+                                                   {"run", "folder", "--query", "x"},
+                                                   {"eval", "folder", "data.jsonl"},
+                                                   {"data", "check", "folder"}})
+    EXPECT_EQ(w.Needle(a).status, 2) << a[0];
+}
+
+TEST(Hostile, AFullStdoutIsAnErrorAndNoCrash) {
+  if (!Exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this system";
+  const Workplace w;
+  for (const char* json : {"", "--json"}) {
+    const std::string command = std::string("cd ") + w.folder() + " && '" + NEEDLE_PROGRAM +
+                                "' inspect base.pkl " + json + " >/dev/full 2>/dev/null";
+    const int state = std::system(command.c_str());
+    ASSERT_TRUE(WIFEXITED(state));
+    EXPECT_EQ(WEXITSTATUS(state), 1) << json;
+  }
+}
+
+TEST(Hostile, EveryBadLineIsListedAlsoWhenAllAreBad) {
+  const Workplace w;
+  Write(w.File("bad.jsonl"), "\xEF\xBB\xBF{\n{\"tools\":[]}\n");
+  const Finished f = w.Needle({"data", "check", "bad.jsonl"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_NE(f.err.find("bad.jsonl:1:"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("bad.jsonl:2:"), std::string::npos) << f.err;
+}
+
+TEST(Hostile, AStoppedRunGoesOnWithItsOwnSettingsAndWholeStateOnly) {
+  const Workplace w;
+  Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl"});
+  *(std::find(arguments.begin(), arguments.end(), "--epochs") + 1) = "2000";
+  Running run(w.folder(), arguments);
+  while (!run.Ended() && Contents(w.File("steps.jsonl")).find("\"step\":2,") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  run.Kill(SIGINT);
+  ASSERT_EQ(run.Wait().status, 1);
+  const auto resumed = [&](const Arguments& more) {
+    Arguments a = arguments;
+    a.push_back("--resume");
+    a.insert(a.end(), more.begin(), more.end());
+    return w.Needle(a);
+  };
+  for (const Arguments& more :
+       std::vector<Arguments>{{"--qat-bits", "none"}, {"--lora-alpha", "5"}, {"--seed", "8"}}) {
+    const Finished f = resumed(more);
+    EXPECT_EQ(f.status, 2) << more[0];
+    EXPECT_NE(f.err.find("settings"), std::string::npos) << f.err;
+  }
+  std::string state = Contents(w.File("a.pkl.state"));
+  state[state.size() / 2] = static_cast<char>(state[state.size() / 2] ^ 1);
+  Write(w.File("a.pkl.state"), state);
+  const Finished damaged = resumed({});
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_NE(damaged.err.find("damaged"), std::string::npos) << damaged.err;
+}
+
+}  // namespace
+}  // namespace needle::test
