@@ -151,14 +151,15 @@ Status CompareTensors(const Checkpoint& merged, const BitMap& bits, const Tokeni
   return {};
 }
 
-void CompareModels(LanguageModel& want, LanguageModel& got,
-                   const std::vector<std::vector<int32_t>>& prompts, const VerifyOptions& options,
-                   VerifyReport* report) {
+Status CompareModels(LanguageModel& want, LanguageModel& got,
+                     const std::vector<std::vector<int32_t>>& prompts, const VerifyOptions& options,
+                     VerifyReport* report) {
   std::string first_logits, first_token;
   for (size_t p = 0; p < prompts.size(); ++p) {
     want.Truncate(0);
     got.Truncate(0);
-    std::span<const float> a = want.Append(prompts[p]), b = got.Append(prompts[p]);
+    NEEDLE_ASSIGN(std::span<const float> a, want.Append(prompts[p]));
+    NEEDLE_ASSIGN(std::span<const float> b, got.Append(prompts[p]));
     ++report->prompts;
     for (int step = 0;; ++step) {
       ++report->positions;
@@ -178,12 +179,13 @@ void CompareModels(LanguageModel& want, LanguageModel& got,
       }
       const bool full = std::min(want.max_length(), got.max_length()) <= want.length();
       if (best < 0 || best == kEosId || step >= options.greedy_tokens || full) break;
-      a = want.Append(std::span(&best, 1));
-      b = got.Append(std::span(&best, 1));
+      NEEDLE_ASSIGN(a, want.Append(std::span(&best, 1)));
+      NEEDLE_ASSIGN(b, got.Append(std::span(&best, 1)));
     }
   }
   for (std::string* problem : {&first_logits, &first_token})
     if (!problem->empty()) report->problems.push_back(std::move(*problem));
+  return {};
 }
 
 Result<std::vector<std::vector<int32_t>>> VerifyPrompts(const Tokenizer& tokenizer,
@@ -214,7 +216,7 @@ Result<VerifyReport> VerifyArchive(const Checkpoint& merged, const BitMap& bits,
   DecoderModel want(RunQuantised(merged, bits, archive.kv_window, options.threads),
                     options.threads);
   DecoderModel got(RunArchive(archive, options.threads), options.threads);
-  CompareModels(want, got, prompts, options, &report);
+  NEEDLE_TRY(CompareModels(want, got, prompts, options, &report));
   return report;
 }
 

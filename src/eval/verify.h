@@ -48,9 +48,10 @@ Status CompareTensors(const Checkpoint& merged, const BitMap& bits, const Tokeni
                       const CactModel& archive, VerifyReport* report);
 
 /// Runs both models over the prompts and along the greedy answers of `want`. Adds to `report`.
-void CompareModels(LanguageModel& want, LanguageModel& got,
-                   const std::vector<std::vector<int32_t>>& prompts, const VerifyOptions& options,
-                   VerifyReport* report);
+/// Errors: those of the models.
+Status CompareModels(LanguageModel& want, LanguageModel& got,
+                     const std::vector<std::vector<int32_t>>& prompts, const VerifyOptions& options,
+                     VerifyReport* report);
 
 /// The sixteen prompts: BOS and their tokens, at most `max_length` (the end is kept).
 Result<std::vector<std::vector<int32_t>>> VerifyPrompts(const Tokenizer& tokenizer,

@@ -37,7 +37,7 @@ class DecoderModel : public LanguageModel {
   size_t vocab_size() const override { return decoder_.vocab_size(); }
   size_t max_length() const override { return decoder_.max_length(); }
   size_t length() const override { return decoder_.length(); }
-  std::span<const float> Append(std::span<const int32_t> ids) override {
+  Result<std::span<const float>> Append(std::span<const int32_t> ids) override {
     return decoder_.Append(ids);
   }
   void Truncate(size_t length) override { decoder_.Truncate(length); }

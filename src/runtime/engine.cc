@@ -72,6 +72,14 @@ Error TooLong(size_t prompt, size_t room) {
              " and needs at least one for the answer; give fewer tools or a shorter query"));
 }
 
+Error NotFinite(std::span<const float> logits, int32_t id) {
+  return Error(Code::kInternal,
+               StrCat("the model's logits are not all numbers (that of token ", id, " is ",
+                      logits[static_cast<size_t>(id)],
+                      "), so there is no likeliest token; the weights are broken or overflow: "
+                      "needle inspect shows what a file holds"));
+}
+
 }  // namespace
 
 std::string_view Name(CompletionType type) {
@@ -179,7 +187,19 @@ Result<Completion> Session::Complete(std::string_view query, const CompleteOptio
 }
 
 /// Computes the rows of `ids`, keeping those that the model already holds; the last one always.
-std::span<const float> Session::Prefill(const std::vector<int32_t>& ids, Completion* out) {
+/// Appends to the model, whose rows are forgotten when that fails.
+Result<std::span<const float>> Session::Logits(std::span<const int32_t> ids) {
+  Result<std::span<const float>> logits = model_->Append(ids);
+  if (!logits.ok()) {
+    model_->Truncate(0);
+    held_.clear();
+    return logits;
+  }
+  if (const int32_t bad = FirstNotFinite(*logits); bad >= 0) return NotFinite(*logits, bad);
+  return logits;
+}
+
+Result<std::span<const float>> Session::Prefill(const std::vector<int32_t>& ids, Completion* out) {
   const auto start = Clock::now();
   const auto differs = std::mismatch(held_.begin(), held_.end(), ids.begin(), ids.end());
   auto keep = static_cast<size_t>(differs.first - held_.begin());
@@ -192,7 +212,7 @@ std::span<const float> Session::Prefill(const std::vector<int32_t>& ids, Complet
   held_sinks_ = sinks_;
   held_ = ids;
   out->reused_tokens = std::min(keep, out->prompt_tokens);
-  const std::span<const float> logits = model_->Append(std::span(ids).subspan(keep));
+  NEEDLE_ASSIGN(const std::span<const float> logits, Logits(std::span(ids).subspan(keep)));
   out->prefill_seconds = SecondsSince(start);
   return logits;
 }
@@ -250,10 +270,7 @@ struct Session::Decoding {
         grammar->MayCloseThinking(state))
       return engine.vocabulary()->think_end();
     const int32_t id = Greedy(logits, grammar != nullptr ? &grammar->Mask(state) : nullptr);
-    if (id < 0)
-      return Error(Code::kInternal,
-                   "the model's logits are not numbers; the weights are broken "
-                   "(needle inspect and needle verify tell more)");
+    if (id < 0) return Error(Code::kInternal, "the grammar leaves no token to choose");
     return id;
   }
 
@@ -293,12 +310,13 @@ Result<Completion> Session::CompleteIds(const std::vector<int32_t>& prompt,
       ids.push_back(id);
     }
   }
-  std::span<const float> logits = Prefill(ids, &decoding.out);
+  NEEDLE_ASSIGN(std::span<const float> logits, Prefill(ids, &decoding.out));
   const auto start = Clock::now();
   while (!decoding.ended) {
     if (decoding.new_tokens >= options.max_new_tokens) {
-      decoding.Truncated(StrCat("the answer did not end within ", options.max_new_tokens,
-                                " tokens; give it more (max_new_tokens)"));
+      decoding.Truncated(StrCat(
+          "the answer did not end within ", options.max_new_tokens, " tokens",
+          options.limit_name.empty() ? "" : StrCat("; give it more (", options.limit_name, ")")));
       break;
     }
     NEEDLE_ASSIGN(const int32_t id, decoding.Choose(logits));
@@ -311,7 +329,7 @@ Result<Completion> Session::CompleteIds(const std::vector<int32_t>& prompt,
       break;
     }
     held_.push_back(id);
-    logits = model_->Append(std::span(&id, 1));
+    NEEDLE_ASSIGN(logits, Logits(std::span(&id, 1)));
   }
   decoding.out.decode_seconds = SecondsSince(start);
   return decoding.Finish();

@@ -55,6 +55,8 @@ class Engine {
 
 struct CompleteOptions {
   int max_new_tokens = 256;  // Tokens outside the reasoning; beyond it the answer is truncated.
+  /// What the sentence of a truncated answer calls that limit: the caller's option; "": nothing.
+  std::string limit_name = "max_new_tokens";
   int max_reasoning_tokens = 256;  // With the grammar: then </think> is written for the model.
   bool constrain = true;           // Only calls that the tools allow. False: whatever it writes.
   /// Gets the text as it grows, never cut inside a code point.
@@ -106,7 +108,8 @@ class Session {
   Result<size_t> SetContext(std::string_view system, const json::Value& tools);
 
   /// Answers one query; earlier queries have no influence. Errors: a prompt longer than the model,
-  /// text that is not UTF-8, tools whose schemas cannot be used (with the grammar).
+  /// text that is not UTF-8, tools whose schemas cannot be used (with the grammar), logits that are
+  /// not finite (kInternal), what the model's device says.
   Result<Completion> Complete(std::string_view query, const CompleteOptions& options = {});
   /// The same from prompt ids (BOS included); `grammar` may be nullptr.
   Result<Completion> CompleteIds(const std::vector<int32_t>& prompt, grammar::CallGrammar* grammar,
@@ -117,7 +120,8 @@ class Session {
 
  private:
   struct Decoding;
-  std::span<const float> Prefill(const std::vector<int32_t>& ids, Completion* out);
+  Result<std::span<const float>> Prefill(const std::vector<int32_t>& ids, Completion* out);
+  Result<std::span<const float>> Logits(std::span<const int32_t> ids);
   Result<grammar::CallGrammar*> Grammar();
 
   std::shared_ptr<const Engine> engine_;

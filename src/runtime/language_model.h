@@ -1,11 +1,13 @@
 // What a session needs of a network: append tokens, read the logits, go back. exec/decoder.h is the
-// real one (runtime/decoder_model.h adapts it); tests script their own.
+// native one (runtime/decoder_model.h adapts it), plugins have another, tests script their own.
 // Shapes: V vocabulary. Thread-safety: none; one object a session.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "base/result.h"
 
 namespace needle {
 
@@ -19,8 +21,9 @@ class LanguageModel {
   /// Rows that it holds.
   virtual size_t length() const = 0;
   /// Appends rows (at least one, at most max_length() - length()); the logits [V] of the last one,
-  /// valid until the next call.
-  virtual std::span<const float> Append(std::span<const int32_t> ids) = 0;
+  /// valid until the next call. Errors: a device's; the rows that it holds are then undefined, and
+  /// the next call must be Truncate(0).
+  virtual Result<std::span<const float>> Append(std::span<const int32_t> ids) = 0;
   /// Forgets the rows from `length` (<= length()) on.
   virtual void Truncate(size_t length) = 0;
   /// The first rows that a window never drops: system and tools. Holds for rows appended from now.

@@ -9,6 +9,13 @@
 
 namespace needle {
 
+/// The first logit that is NaN or infinite; -1 when there is none.
+inline int32_t FirstNotFinite(std::span<const float> logits) {
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!std::isfinite(logits[i])) return static_cast<int32_t>(i);
+  return -1;
+}
+
 /// The id of the largest logit among the allowed ones (`mask` nullptr: all), the lowest id on ties;
 /// -1 if none is allowed or every one is NaN.
 inline int32_t Greedy(std::span<const float> logits, const grammar::TokenMask* mask) {
@@ -22,7 +29,7 @@ inline int32_t Greedy(std::span<const float> logits, const grammar::TokenMask* m
   return best;
 }
 
-/// softmax(logits)[id], over all logits.
+/// softmax(logits)[id], over all logits, which must be finite.
 inline double Probability(std::span<const float> logits, int32_t id) {
   const double own = logits[static_cast<size_t>(id)];
   double sum = 0;

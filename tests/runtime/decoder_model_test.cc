@@ -70,9 +70,9 @@ TEST(DecoderModel, RowsOneByOneOrAtOnceGiveTheSameLogits) {
   const auto model = RunInFloat(base, 2);
   DecoderModel whole(model, 2), steps(model, 1);
   const std::vector<int32_t> ids = SomeIds(90, base.config.vocab_size);
-  const std::span<const float> want = whole.Append(ids);
-  std::span<const float> got = steps.Append(std::span(ids).first(7));
-  for (size_t t = 7; t < ids.size(); ++t) got = steps.Append(std::span(ids).subspan(t, 1));
+  const std::span<const float> want = *whole.Append(ids);
+  std::span<const float> got = *steps.Append(std::span(ids).first(7));
+  for (size_t t = 7; t < ids.size(); ++t) got = *steps.Append(std::span(ids).subspan(t, 1));
   EXPECT_LE(LargestDifference(got, want), 5e-6);
 }
 
@@ -84,11 +84,11 @@ TEST(DecoderModel, GoingBackLeavesNoTrace) {
   const std::vector<int32_t> other = SomeIds(120, archive.config.vocab_size);
   fresh.SetSinks(20);
   used.SetSinks(20);
-  used.Append(std::span(ids).first(40));
-  used.Append(std::span(other).subspan(50));
+  ASSERT_TRUE(used.Append(std::span(ids).first(40)).ok());
+  ASSERT_TRUE(used.Append(std::span(other).subspan(50)).ok());
   used.Truncate(40);
-  const std::span<const float> got = used.Append(std::span(ids).subspan(40));
-  const std::span<const float> want = fresh.Append(ids);
+  const std::span<const float> got = *used.Append(std::span(ids).subspan(40));
+  const std::span<const float> want = *fresh.Append(ids);
   // 8-bit activations turn a last-bit difference into a step now and then.
   EXPECT_LE(LargestDifference(got, want), 2e-2);
 }
@@ -104,9 +104,9 @@ TEST(DecoderModel, TheWindowForgetsAllButTheSinks) {
   const std::vector<int32_t> ids = SomeIds(64, base.config.vocab_size);
   DecoderModel all(RunInFloat(base, 2), 2), none(windowed, 2), every(windowed, 2);
   every.SetSinks(64);
-  const std::span<const float> want = all.Append(ids);
-  EXPECT_LE(LargestDifference(every.Append(ids), want), 5e-6);
-  EXPECT_GT(LargestDifference(none.Append(ids), want), 1e-3);
+  const std::span<const float> want = *all.Append(ids);
+  EXPECT_LE(LargestDifference(*every.Append(ids), want), 5e-6);
+  EXPECT_GT(LargestDifference(*none.Append(ids), want), 1e-3);
 }
 
 TEST(Engine, OpensAnArchiveAndAnswersInsideTheGrammar) {

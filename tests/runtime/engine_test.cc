@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -109,6 +110,47 @@ TEST_F(EngineTest, ATruncatedAnswerIsNoRefusal) {
   EXPECT_EQ(6u, completion.tokens.size());
   EXPECT_TRUE(completion.calls.items().empty());
   EXPECT_EQ("truncated", ToJson(completion).Find("error_code")->as_string());
+}
+
+TEST_F(EngineTest, ATruncatedAnswerNamesTheLimitAsTheCallerKnowsIt) {
+  Session session = WithTools({{"q", Target("[]")}});
+  CompleteOptions options;
+  options.max_new_tokens = 2;
+  EXPECT_NE(std::string::npos, Get(session, "q", options).error.find("(max_new_tokens)"));
+  options.limit_name = "--max-len";
+  EXPECT_NE(std::string::npos, Get(session, "q", options).error.find("(--max-len)"));
+  options.limit_name = "";
+  EXPECT_EQ("the answer did not end within 2 tokens", Get(session, "q", options).error);
+}
+
+TEST_F(EngineTest, ALogitThatIsNoNumberIsAnErrorWhateverItsId) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity})
+    for (const bool constrain : {true, false}) {
+      Session session = WithTools({{"q", Target("[]")}});
+      Fake(session).last_logit_ = bad;
+      CompleteOptions options;
+      options.constrain = constrain;
+      const Result<Completion> completion = session.Complete("q", options);
+      ASSERT_FALSE(completion.ok()) << bad;
+      EXPECT_EQ(Code::kInternal, completion.error().code());
+      EXPECT_NE(std::string::npos, completion.error().message().find("not all numbers"));
+      Fake(session).last_logit_.reset();
+      EXPECT_EQ(CompletionType::kRefuse, Get(session, "q").type) << "the next query is answered";
+    }
+}
+
+TEST_F(EngineTest, ADevicesErrorIsTheQuerysAndTheNextQueryStartsAnew) {
+  Session session = WithTools({{"q", Target("[]")}});
+  const Completion want = Get(session, "q");
+  Fake(session).error_ = Error(Code::kUnavailable, "the device has gone");
+  const Result<Completion> failed = session.Complete("q too");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ("the device has gone", failed.error().message());
+  EXPECT_EQ(0u, session.model().length());
+  const Completion again = Get(session, "q");
+  EXPECT_EQ(want.tokens, again.tokens);
+  EXPECT_EQ(0u, again.reused_tokens);
 }
 
 TEST_F(EngineTest, ReasoningHasItsOwnBudgetAndEndsBetweenCodePoints) {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/language_model.h"
@@ -30,20 +32,24 @@ class FakeModel : public LanguageModel {
     rows_.resize(length);
   }
   void SetSinks(size_t rows) override { sinks_ = rows; }
-  std::span<const float> Append(std::span<const int32_t> ids) override {
+  Result<std::span<const float>> Append(std::span<const int32_t> ids) override {
     EXPECT_GE(ids.size(), 1u);
     EXPECT_LE(rows_.size() + ids.size(), max_length_);
+    if (error_) return *std::exchange(error_, std::nullopt);
     rows_.insert(rows_.end(), ids.begin(), ids.end());
     appended_.push_back(ids.size());
     logits_.assign(vocab_size(), 0);
     for (size_t i = 0; i < logits_.size(); ++i) logits_[i] = -0.001f * static_cast<float>(i);
     logits_[static_cast<size_t>(Wish())] = 5;
-    return logits_;
+    if (last_logit_) logits_.back() = *last_logit_;
+    return std::span<const float>(logits_);
   }
 
   std::vector<int32_t> rows_;
   std::vector<size_t> appended_;
   size_t sinks_ = 0;
+  std::optional<Error> error_;       // what the next Append gives instead of logits
+  std::optional<float> last_logit_;  // in the place of the last id's
 
  private:
   int32_t Wish() const {
