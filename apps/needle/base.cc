@@ -1,10 +1,9 @@
-// What commands share about bases: loading, downloads, devices.
+// What commands share about bases: loading, downloads, files that may be written.
 #include <fmt/core.h>
 
 #include <filesystem>
 #include <system_error>
 
-#include "base/env.h"
 #include "base/file.h"
 #include "base/native_path.h"
 #include "needle/command.h"
@@ -57,18 +56,6 @@ Result<BaseModel> LoadBase(const BaseArgs& args) {
   if (base.file() != base.name()) PrintLine("base", base.file());
   PrintLine("tokenizer", base.tokenizer_file());
   return base;
-}
-
-Status CheckDevice(const std::string& device) {
-  const auto only_cpu = [](const std::string& asked) {
-    return Error(Code::kInvalidArgument,
-                 asked + ": this command computes on the cpu only; use --device cpu or auto");
-  };
-  if (device == "cpu") return {};
-  if (device != "auto") return only_cpu("--device " + device);
-  const std::string platforms = GetEnvOr("JAX_PLATFORMS", "");
-  if (platforms.empty() || platforms.find("cpu") != std::string::npos) return {};
-  return only_cpu("JAX_PLATFORMS=" + platforms);
 }
 
 }  // namespace needle::cli

@@ -169,7 +169,5 @@ Result<BaseModel> LoadBase(const BaseArgs& args);
 void ShowDownloads(LoadOptions* options);
 /// What --device asks for, opened; plugins are tried in a child of this program first.
 Result<Device> OpenDevice(const std::string& device);
-/// For commands that the native engine alone can do: an error for any other device.
-Status CheckDevice(const std::string& device);
 
 }  // namespace needle::cli

@@ -1,22 +1,25 @@
-// needle eval: exact calls of an archive on a data file, through the engine (docs/eval.md).
+// needle eval: exact calls of a model on a data file, through the engine (docs/eval.md).
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "api/engine/model_impl.h"
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/str_cat.h"
 #include "data/jsonl.h"
 #include "eval/report.h"
 #include "eval/score.h"
-#include "needle/command.h"
+#include "needle/model.h"
 
 namespace needle::cli {
 namespace {
 
 struct EvalArgs {
-  std::string model, data, against, report;
+  ModelArgs model;
+  std::string data, against, report;
   double at_least = -1;  // below 0: no check
   int threads = 0;
   bool skip_bad = false, free_text = false;
@@ -37,14 +40,14 @@ std::string Shortened(const std::string& text, size_t most) {
   return out.substr(0, end) + "...";
 }
 
-Result<EvalReport> Score(const std::string& path, const DataReport& data, const EvalArgs& args) {
-  // One session a thread: rows are independent, so they are what is run side by side.
-  EngineOptions engine_options;
-  engine_options.threads = 1;
-  NEEDLE_ASSIGN(const std::shared_ptr<const Engine> engine, Engine::Open(path, engine_options));
+constexpr int kSessionThreads = 1;  // rows are independent, so they are what is run side by side
+
+EvalReport Score(const OpenedModel& opened, const DataReport& data, const EvalArgs& args) {
   ScoreOptions options;
   options.sessions = args.threads > 0 ? args.threads : AvailableThreads();
+  if (opened.on_device) options.sessions = 1;  // a device takes one query at a time
   options.complete.constrain = !args.free_text;
+  options.complete.limit_name = "";  // no option changes it
   ProgressLine line;
   const double start = Now();
   options.progress = [&](size_t done, size_t total, size_t exact) {
@@ -55,8 +58,8 @@ Result<EvalReport> Score(const std::string& path, const DataReport& data, const 
                           rows / seconds,
                           Duration(seconds / rows * static_cast<double>(total - done))));
   };
-  EvalReport report = ScoreExamples(engine, data.examples, options);
-  report.model = path;
+  EvalReport report = ScoreExamples(opened.model.impl().engine, data.examples, options);
+  report.model = opened.name;
   report.data = data.name;
   return report;
 }
@@ -107,15 +110,28 @@ void PrintFailures(const EvalReport& r) {
   }
 }
 
-Status Run(const EvalArgs& args) {
+/// `eval M.cact DATA` or `eval --checkpoint FILE DATA`: with one name it is the data's.
+Status TakeNames(EvalArgs* args) {
+  if (args->data.empty() && args->model.from_checkpoint) std::swap(args->data, args->model.archive);
+  NEEDLE_TRY(CheckModelArgs(args->model));
+  if (!args->data.empty()) return {};
+  return Error(Code::kInvalidArgument,
+               "there is no data file; write needle eval M.cact DATA.jsonl, or "
+               "needle eval --checkpoint FILE DATA.jsonl");
+}
+
+Status Run(EvalArgs& args) {
+  NEEDLE_TRY(TakeNames(&args));
   NEEDLE_ASSIGN(const DataReport data,
                 LoadData(args.data, args.skip_bad ? BadLines::kSkip : BadLines::kStop));
   if (data.skipped > 0) PrintNote(fmt::format("skipped {} lines with problems", data.skipped));
-  NEEDLE_ASSIGN(const EvalReport report, Score(args.model, data, args));
+  NEEDLE_ASSIGN(const OpenedModel opened, OpenModel(args.model, kSessionThreads));
+  const EvalReport report = Score(opened, data, args);
   std::optional<EvalReport> other;
   std::optional<PairedComparison> paired;
   if (!args.against.empty()) {
-    NEEDLE_ASSIGN(other.emplace(), Score(args.against, data, args));
+    NEEDLE_ASSIGN(const OpenedModel against, OpenArchive(args.against, kSessionThreads));
+    other = Score(against, data, args);
     NEEDLE_ASSIGN(paired.emplace(), Compare(report, *other));
   }
   const EvalReport* against = other ? &*other : nullptr;
@@ -145,9 +161,10 @@ Status Run(const EvalArgs& args) {
 
 void AddEval(Options& app, Command* chosen) {
   auto args = std::make_shared<EvalArgs>();
-  Options c = app.Group("eval", "Score an archive on a data file, through the engine");
-  c.Add("model", &args->model, "archive (.cact)").Required();
-  c.Add("data", &args->data, "JSONL of rows to score on").Required();
+  Options c = app.Group("eval", "Score an archive or a checkpoint on a data file");
+  c.Add("model", &args->model.archive, "archive (.cact); left out with --checkpoint");
+  c.Add("data", &args->data, "JSONL of rows to score on");
+  const Option checkpoint = AddModelOptions(c, &args->model);
   c.Add("--against", &args->against, "another archive to compare with, on the same rows");
   c.Add("--at-least", &args->at_least, "exit with 3 when the accuracy is below this share")
       .Between(0, 1)
@@ -157,7 +174,10 @@ void AddEval(Options& app, Command* chosen) {
   c.Flag("--no-grammar", &args->free_text, "let the model write whatever it wants");
   c.AddThreads(&args->threads);
   c.AddJson();
-  c.Runs(chosen, [args] { return Run(*args); });
+  c.Runs(chosen, [args, checkpoint] {
+    args->model.from_checkpoint = checkpoint.given();
+    return Run(*args);
+  });
 }
 
 }  // namespace needle::cli

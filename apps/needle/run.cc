@@ -7,28 +7,20 @@
 #include "api/engine/model_impl.h"
 #include "base/file.h"
 #include "base/str_cat.h"
-#include "needle/command.h"
+#include "needle/model.h"
 #include "runtime/engine.h"
 
 namespace needle::cli {
 namespace {
 
 struct RunArgs {
-  std::string archive, lora, tools, query, system, device = "auto";
-  BaseArgs base;
-  bool from_checkpoint = false, has_query = false, free_text = false;
+  ModelArgs model;
+  std::string tools, query, system;
+  bool has_query = false, free_text = false;
   int max_len = 512, threads = 0;
   uint64_t seed = 0;
   float temperature = 0;
 };
-
-Result<Model> OpenModel(const RunArgs& args) {
-  OpenOptions options;
-  options.threads = args.threads;
-  if (!args.from_checkpoint) return Model::Open(args.archive, options);
-  NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
-  return OpenBase(base, args.lora, options);
-}
 
 Result<json::Value> ReadTools(const std::string& path) {
   NEEDLE_ASSIGN(const std::string text, ReadTextFile(path));
@@ -47,6 +39,7 @@ class Answers {
   Answers(const std::shared_ptr<const Engine>& engine, const RunArgs& args)
       : session_(engine), args_(args), tokenizer_(engine->tokenizer()) {
     options_.max_new_tokens = args.max_len;
+    options_.limit_name = "--max-len";
     options_.max_reasoning_tokens = args.max_len;
     options_.constrain = !args.free_text;
   }
@@ -57,6 +50,7 @@ class Answers {
     return set.ok() ? Status() : Status(set.error());
   }
 
+  /// Prints the answer. One that is none (truncated, malformed) is printed and then an error.
   Status Answer(const std::string& query) {
     NEEDLE_ASSIGN(const Completion completion,
                   with_tools_ ? session_.Complete(query, options_) : Continue(query));
@@ -64,7 +58,7 @@ class Answers {
       PrintJson(ToJson(completion));
     else
       Print(completion);
-    return {};
+    return completion.ok() ? Status() : Status(Error(Code::kInternal, completion.error));
   }
 
  private:
@@ -83,7 +77,6 @@ class Answers {
       if (!c.reasoning.empty()) PrintNote(c.reasoning);
       PrintText(json::Dump(c.calls) + "\n");
     }
-    if (!c.ok()) PrintNote(c.error);
   }
 
   Session session_;
@@ -93,13 +86,30 @@ class Answers {
   bool with_tools_ = false;
 };
 
+/// A query a line until the input ends. A query without an answer does not stop the others.
+Status AnswerLines(Answers& answers) {
+  const bool person = StdinIsTerminal();
+  size_t queries = 0, failed = 0;
+  std::string line;
+  for (;;) {
+    if (person) fmt::print(stderr, "> ");
+    if (!std::getline(std::cin, line)) break;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    ++queries;
+    const Status status = answers.Answer(line);
+    if (status.ok()) continue;
+    ++failed;
+    PrintNote(status.error().message());
+  }
+  if (failed == 0 || person) return {};
+  return Error(Code::kInternal,
+               fmt::format("{} of {} queries got no answer; the notes say why", failed, queries));
+}
+
 Status Run(const RunArgs& args) {
-  NEEDLE_TRY(CheckDevice(args.device));
   const auto bad = [](const std::string& what) { return Error(Code::kInvalidArgument, what); };
-  if (args.archive.empty() == !args.from_checkpoint)
-    return bad("give either an archive (needle run M.cact) or --checkpoint FILE");
-  if (!args.lora.empty() && !args.from_checkpoint)
-    return bad("--lora needs --checkpoint; an archive has its adapter merged already");
+  NEEDLE_TRY(CheckModelArgs(args.model));
   if (args.temperature != 0)
     return bad("--temperature: only 0 is possible, the most likely token each time");
   if (JsonMode() && !args.has_query)
@@ -109,33 +119,19 @@ Status Run(const RunArgs& args) {
     NEEDLE_ASSIGN(json::Value read, ReadTools(args.tools));
     tools = std::move(read);
   }
-  NEEDLE_ASSIGN(const Model model, OpenModel(args));
-  Answers answers(model.impl().engine, args);
+  NEEDLE_ASSIGN(const OpenedModel opened, OpenModel(args.model, args.threads));
+  Answers answers(opened.model.impl().engine, args);
   if (tools) NEEDLE_TRY(answers.SetTools(*tools));
-  if (args.has_query) return answers.Answer(args.query);
-  std::string line;
-  for (;;) {
-    if (StdinIsTerminal()) fmt::print(stderr, "> ");
-    if (!std::getline(std::cin, line)) return {};
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    const Status status = answers.Answer(line);
-    if (!status.ok()) PrintNote(status.error().message());
-  }
+  return args.has_query ? answers.Answer(args.query) : AnswerLines(answers);
 }
 
 }  // namespace
 
 void AddRun(Options& app, Command* chosen) {
   auto args = std::make_shared<RunArgs>();
-  args->base.checkpoint.clear();
   Options c = app.Group("run", "Answer queries with an archive or a checkpoint");
-  c.Add("model", &args->archive, "archive (.cact)");
-  const Option checkpoint =
-      c.Add("--checkpoint", &args->base.checkpoint,
-            "run a checkpoint in float32 instead: .pkl, .safetensors, \"bundled\"");
-  c.Add("--lora", &args->lora, "adapter to merge into the checkpoint");
-  c.AddTokenizer(&args->base.tokenizer);
+  c.Add("model", &args->model.archive, "archive (.cact)");
+  const Option checkpoint = AddModelOptions(c, &args->model);
   c.Add("--tools", &args->tools, "JSON list of tools; without it the query itself is the prompt");
   const Option query = c.Add("--query", &args->query, "without it queries are read from stdin");
   c.Add("--system", &args->system, "text before everything else");
@@ -143,11 +139,10 @@ void AddRun(Options& app, Command* chosen) {
   c.Add("--seed", &args->seed, "has no effect at temperature 0");
   c.Add("--temperature", &args->temperature, "only 0 is possible");
   c.Flag("--no-grammar", &args->free_text, "let the model write whatever it wants");
-  c.Add("--device", &args->device, "auto or cpu");
   c.AddThreads(&args->threads);
   c.AddJson();
   c.Runs(chosen, [args, checkpoint, query] {
-    args->from_checkpoint = checkpoint.given();
+    args->model.from_checkpoint = checkpoint.given();
     args->has_query = query.given();
     return Run(*args);
   });

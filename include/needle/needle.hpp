@@ -33,10 +33,49 @@ namespace needle {
 /// "0.1.0"
 std::string_view Version();
 
+// ------------------------------------------------------------------ devices
+
+struct DeviceOptions {
+  /// "cpu" (the native engine), "gpu", "cuda", "rocm", "oneapi", "metal", "tpu", "xla-cpu", a name
+  /// in PJRT_NAMES_AND_LIBRARY_PATHS, each also with a number ("cuda:1"); "auto": what
+  /// NEEDLE_DEVICE says, else JAX_PLATFORMS, else the best device that works.
+  std::string device = "auto";
+  /// The needle program, which tries a plugin in a process of its own, so that one that crashes
+  /// does not take this process with it. "": plugins are tried in this process.
+  std::string probe_program;
+};
+
+/// A device that trains and that runs checkpoints. GPUs and TPUs are reached through the PJRT
+/// plugins that JAX uses, which are found at run time (docs/devices.md). Open one before other
+/// threads start: plugins read the environment, which is completed for them.
+class Device {
+ public:
+  /// Errors: kInvalidArgument for a name or a variable that means nothing, kUnavailable when a
+  /// named device cannot be used, with the reason. "auto" falls back to the native engine.
+  static Result<Device> Open(const DeviceOptions& options = {});
+
+  const std::string& name() const;                // "cpu", "cuda", "metal", ...
+  const std::string& backend() const;             // as JAX calls it: "cpu", "gpu", "metal", "tpu"
+  const std::string& description() const;         // "NVIDIA H200 (jax-cuda13-pjrt 0.11.2)"; or ""
+  const std::vector<std::string>& notes() const;  // what a person should know, a line each
+  int count() const;                              // devices of this kind; 1 for "cpu"
+
+  struct Impl;
+  explicit Device(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
 // ------------------------------------------------------------------ running a model
 
 struct OpenOptions {
   int threads = 0;  // of each agent; 0: all that the process may use
+  /// OpenBase: where the model runs; nullopt: the native engine. Weights and caches stay there. A
+  /// device runs one query at a time, whatever the number of agents and threads. Model::Open takes
+  /// none, because an archive's numerics are the native engine's.
+  std::optional<Device> device;
 };
 
 struct AskOptions {
@@ -66,7 +105,8 @@ class Agent {
   Agent(Agent&&) noexcept;
   Agent& operator=(Agent&&) noexcept;
   ~Agent();
-  /// Errors: a prompt longer than the model, text that is not UTF-8, schemas that cannot be used.
+  /// Errors: a prompt longer than the model, text that is not UTF-8, schemas that cannot be used;
+  /// kInternal when the model's logits are not finite; what a device says (kUnavailable).
   Result<Answer> Complete(std::string_view query, const AskOptions& options = {});
 
  private:
@@ -79,7 +119,7 @@ class Agent {
 /// An opened model.
 class Model {
  public:
-  /// A .cact archive. Errors: kNotFound, kCorruptFile.
+  /// A .cact archive. Errors: kNotFound, kCorruptFile; kInvalidArgument for a device.
   static Result<Model> Open(const std::string& path, const OpenOptions& options = {});
   /// `tools_json`: a JSON list of tools, each with "name" and a JSON schema in "parameters".
   Result<Agent> WithTools(std::string_view tools_json, std::string_view system = {}) const;
@@ -130,43 +170,12 @@ class BaseModel {
 };
 
 /// The base in float32, with an adapter when `lora` is not empty: what an archive is compared with.
+/// On a device the weights are there when this returns. Errors: those of the adapter's file, and of
+/// the device.
 Result<Model> OpenBase(const BaseModel& base, const std::string& lora = {},
                        const OpenOptions& options = {});
 
-// ------------------------------------------------------------------ devices
-
-struct DeviceOptions {
-  /// "cpu" (the native engine), "gpu", "cuda", "rocm", "oneapi", "metal", "tpu", "xla-cpu", a name
-  /// in PJRT_NAMES_AND_LIBRARY_PATHS, each also with a number ("cuda:1"); "auto": what
-  /// NEEDLE_DEVICE says, else JAX_PLATFORMS, else the best device that works.
-  std::string device = "auto";
-  /// The needle program, which tries a plugin in a process of its own, so that one that crashes
-  /// does not take this process with it. "": plugins are tried in this process.
-  std::string probe_program;
-};
-
-/// A device that trains. GPUs and TPUs are reached through the PJRT plugins that JAX uses, which
-/// are found at run time (docs/devices.md). Open one before other threads start: plugins read the
-/// environment, which is completed for them.
-class Device {
- public:
-  /// Errors: kInvalidArgument for a name or a variable that means nothing, kUnavailable when a
-  /// named device cannot be used, with the reason. "auto" falls back to the native engine.
-  static Result<Device> Open(const DeviceOptions& options = {});
-
-  const std::string& name() const;                // "cpu", "cuda", "metal", ...
-  const std::string& backend() const;             // as JAX calls it: "cpu", "gpu", "metal", "tpu"
-  const std::string& description() const;         // "NVIDIA H200 (jax-cuda13-pjrt 0.11.2)"; or ""
-  const std::vector<std::string>& notes() const;  // what a person should know, a line each
-  int count() const;                              // devices of this kind; 1 for "cpu"
-
-  struct Impl;
-  explicit Device(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  const Impl& impl() const { return *impl_; }
-
- private:
-  std::shared_ptr<const Impl> impl_;
-};
+// ------------------------------------------------------------------ fine-tuning
 
 /// How a plugin's programs are written. Nothing of it changes what is computed but `precision`.
 struct DeviceTuning {
@@ -179,8 +188,6 @@ struct DeviceTuning {
   enum class Precision { kHighest, kTf32, kBf16 };
   Precision precision = Precision::kHighest;  // of matrix products
 };
-
-// ------------------------------------------------------------------ fine-tuning
 
 /// What the weights look like in training, so that the archive answers like the trained model.
 enum class Qat {

@@ -3,6 +3,8 @@
 #include "api/adapted.h"
 #include "api/base_model_impl.h"
 #include "api/bundled.h"
+#include "api/device_impl.h"
+#include "api/device_model.h"
 #include "api/engine/model_impl.h"
 #include "base/file.h"
 #include "base/str_cat.h"
@@ -133,12 +135,26 @@ Result<AdaptedModel> Adapt(const BaseModel& base, const std::string& lora) {
   return out;
 }
 
+namespace {
+
+Result<std::shared_ptr<const Engine>> EngineOf(Checkpoint merged, const Tokenizer& tokenizer,
+                                               const OpenOptions& options) {
+  if (!options.device || !options.device->impl().client) {
+    EngineOptions engine_options;
+    engine_options.threads = options.threads;
+    return Engine::FromCheckpoint(merged, tokenizer, engine_options);
+  }
+  NEEDLE_ASSIGN(Engine::ModelFactory models,
+                DeviceModels(options.device->impl().client, std::move(merged)));
+  return Engine::Make(tokenizer, std::move(models));
+}
+
+}  // namespace
+
 Result<Model> OpenBase(const BaseModel& base, const std::string& lora, const OpenOptions& options) {
-  NEEDLE_ASSIGN(const AdaptedModel adapted, Adapt(base, lora));
-  EngineOptions engine_options;
-  engine_options.threads = options.threads;
+  NEEDLE_ASSIGN(AdaptedModel adapted, Adapt(base, lora));
   NEEDLE_ASSIGN(std::shared_ptr<const Engine> engine,
-                Engine::FromCheckpoint(adapted.merged, base.impl().tokenizer, engine_options));
+                EngineOf(std::move(adapted.merged), base.impl().tokenizer, options));
   return Model(std::make_shared<Model::Impl>(Model::Impl{std::move(engine)}));
 }
 

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "apps/program.h"
+#include "format/checkpoint.h"
 #include "json/json.h"
 
 namespace needle::test {
@@ -259,15 +261,14 @@ TEST(Journey, FromRandomWeightsToAnswers) {
 
   const Finished answered = w.Needle({"run", "m.cact", "--tools", "tools.json", "--query",
                                       "lamp to 3", "--max-len", "40", "--json"});
-  ASSERT_EQ(answered.status, 0) << answered.err;
   const json::Value answer = OneDocument(answered);
+  EXPECT_EQ(answered.status, answer.Find("success")->as_bool() ? 0 : 1) << answered.err;
   EXPECT_FALSE(answer.Find("tokens")->items().empty());
   for (const json::Value& call : answer.Find("function_calls")->items())
     EXPECT_EQ(call.Find("name")->as_string(), "set_lamp");
 
   const Finished float32 = w.Needle({"run", "--checkpoint", "base.pkl", "--lora", "a.pkl",
                                      "--query", "hello", "--max-len", "5", "--json"});
-  ASSERT_EQ(float32.status, 0) << float32.err;
   EXPECT_LE(OneDocument(float32).Find("tokens")->items().size(), 5u);
 
   for (const char* file : {"base.pkl", "a.pkl", "m.cact", "tokenizer.model"}) {
@@ -381,9 +382,90 @@ TEST(RunCommand, ReadsQueriesFromStandardInput) {
   const Workplace w;
   ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
   Write(w.File(".stdin"), "lamp to 3\n\nlamp to 4\n");
-  const Finished f = w.Needle({"run", "m.cact", "--tools", "tools.json", "--max-len", "8"});
+  const Finished cut = w.Needle({"run", "m.cact", "--tools", "tools.json", "--max-len", "2"});
+  EXPECT_EQ(cut.status, 1);
+  EXPECT_EQ(std::count(cut.out.begin(), cut.out.end(), '\n'), 2) << cut.out;
+  EXPECT_NE(cut.err.find("(--max-len)"), std::string::npos) << cut.err;
+  EXPECT_NE(cut.err.find("2 of 2 queries got no answer"), std::string::npos) << cut.err;
+  // To this query the random weights, in float32, find that no tool fits: an answer.
+  Write(w.File(".stdin"), "set the lamp to 7\n\nset the lamp to 7\n");
+  const Finished f = w.Needle({"run", "--checkpoint", "base.pkl", "--tools", "tools.json"});
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_EQ(std::count(f.out.begin(), f.out.end(), '\n'), 2) << f.out;
+  EXPECT_NE(f.out.find("[]\n[]\n"), std::string::npos) << f.out;
+}
+
+TEST(RunCommand, AnAnswerThatIsCutIsPrintedOnceAndExitsWith1) {
+  const Workplace w;
+  const Arguments run = {"run",     "--checkpoint", "base.pkl",  "--tools", "tools.json",
+                         "--query", "lamp to 3",    "--max-len", "3"};
+  const Finished f = w.Needle(With(run, {"--json"}));
+  EXPECT_EQ(f.status, 1);
+  const json::Value document = OneDocument(f);
+  EXPECT_FALSE(document.Find("success")->as_bool());
+  EXPECT_EQ(document.Find("error_code")->as_string(), "truncated");
+  EXPECT_EQ(document.Find("tokens")->items().size(), 3u);
+  const std::string why = "the answer did not end within 3 tokens; give it more (--max-len)";
+  EXPECT_EQ(document.Find("error")->as_string(), why);
+  const Finished text = w.Needle(run);
+  EXPECT_EQ(text.status, 1);
+  EXPECT_NE(text.err.find("needle: " + why), std::string::npos) << text.err;
+}
+
+TEST(RunCommand, AWeightThatIsNoNumberIsAnErrorAndNoDocumentOfNumbers) {
+  const Workplace w;
+  Checkpoint base = *LoadCheckpoint(w.File("base.pkl"));
+  std::vector<std::string> tables;
+  for (auto& [path, tensor] : base.params) {
+    if (tensor.shape.empty() || tensor.shape[0] != base.config.vocab_size) continue;
+    std::vector<float> values = tensor.ToFloats();
+    values.back() = std::numeric_limits<float>::quiet_NaN();  // of a token that no text has
+    tensor = Tensor::FromFloats(tensor.shape, values).As(tensor.dtype);
+    tables.push_back(path);
+  }
+  ASSERT_EQ(tables.size(), 1u) << "the embedding, which is the head's matrix too";
+  ASSERT_TRUE(SaveCheckpoint(w.File("bad.pkl"), base).ok());
+  const Finished f = w.Needle({"run", "--checkpoint", "bad.pkl", "--query", "hello", "--json"});
+  EXPECT_EQ(f.status, 1);
+  const json::Value document = OneDocument(f);
+  EXPECT_EQ(document.Find("exit_code")->as_int64(), 1);
+  EXPECT_EQ(document.Find("probabilities"), nullptr);
+  EXPECT_NE(document.Find("error")->as_string().find("not all numbers"), std::string::npos);
+}
+
+TEST(EvalCommand, ScoresACheckpointInPlaceOfAnArchive) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle(Workplace::Finetune()).status, 0);
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--out", "m.cact"}).status, 0);
+  const Finished f = w.Needle({"eval", "data.jsonl", "--checkpoint", "base.pkl", "--lora", "a.pkl",
+                               "--against", "m.cact", "--json"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const json::Value report = OneDocument(f);
+  EXPECT_EQ(report.Find("model")->as_string(), "base.pkl + a.pkl");
+  EXPECT_EQ(report.Find("rows")->as_int64(), 13);
+  EXPECT_EQ(report.Find("errors")->as_int64(), 0);
+  EXPECT_EQ(report.Find("against")->Find("model")->as_string(), "m.cact");
+}
+
+TEST(EvalCommand, AsksForOneModelAndOneDataFile) {
+  const Workplace w;
+  for (const Arguments& more :
+       {Arguments{}, Arguments{"m.cact"}, Arguments{"--checkpoint", "base.pkl"},
+        Arguments{"m.cact", "data.jsonl", "--checkpoint", "base.pkl"},
+        Arguments{"m.cact", "data.jsonl", "--lora", "a.pkl"}}) {
+    const Finished f = w.Needle(With({"eval"}, more));
+    EXPECT_EQ(f.status, 2) << f.out;
+    EXPECT_FALSE(f.err.empty());
+  }
+}
+
+TEST(EvalCommand, RefusesAShareThatIsNoNumber) {
+  const Workplace w;
+  for (const char* share : {"nan", "-nan", "NaN", "inf", "1.5", "-0.1", "half"}) {
+    const std::string option = std::string("--at-least=") + share;
+    const Finished f = w.Needle({"eval", "m.cact", "data.jsonl", option});
+    EXPECT_EQ(f.status, 2) << share;
+    EXPECT_NE(f.err.find("--at-least"), std::string::npos) << f.err;
+  }
 }
 
 }  // namespace

@@ -178,6 +178,70 @@ TEST_F(Devices, FinetuneTrainsThroughAPluginAndSaysSo) {
   }
 }
 
+TEST_F(Devices, RunAndEvalOfACheckpointDecodeThroughAPluginAndWriteTheSameTokens) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  ASSERT_EQ(w_.Needle(Workplace::Finetune({"--qat-bits", "none"})).status, 0);
+  Write(w_.File("few.jsonl"),
+        Workplace::Line("set the lamp to 7", 7) + Workplace::Line("lamp to 900", 900));
+  const auto on = [&](const std::string& device, Arguments arguments) {
+    for (const char* more : {"--checkpoint", "base.pkl", "--lora", "a.pkl", "--json", "--device"})
+      arguments.push_back(more);
+    arguments.push_back(device);
+    return w_.Needle(arguments, XlaCpu());
+  };
+  for (const Arguments& way :
+       {Arguments{"--tools", "tools.json"}, Arguments{"--tools", "tools.json", "--no-grammar"}}) {
+    Arguments run = {"run", "--query", "set the lamp to 7", "--max-len", "40"};
+    run.insert(run.end(), way.begin(), way.end());
+    const Finished native = on("cpu", run), plugin = on("xla-cpu", run);
+    EXPECT_EQ(native.status, plugin.status) << plugin.err;
+    EXPECT_FALSE(Has(native.err, "lammps-jax-pjrt-cpu")) << native.err;
+    EXPECT_TRUE(Has(plugin.err, "  backend   cpu  float32  cpu (lammps-jax-pjrt-cpu 0.11.2)\n"))
+        << plugin.err;
+    const json::Value want = Document(native), got = Document(plugin);
+    ASSERT_NE(want.Find("tokens"), nullptr) << native.err;
+    ASSERT_NE(got.Find("tokens"), nullptr) << plugin.err;
+    EXPECT_GE(want.Find("tokens")->items().size(), 5u);
+    EXPECT_EQ(json::Dump(*got.Find("tokens")), json::Dump(*want.Find("tokens")));
+  }
+  const Finished native = on("cpu", {"eval", "few.jsonl"}),
+                 plugin = on("xla-cpu", {"eval", "few.jsonl"});
+  ASSERT_EQ(native.status, 0) << native.err;
+  ASSERT_EQ(plugin.status, 0) << plugin.err;
+  const json::Value want = Document(native), got = Document(plugin);
+  EXPECT_EQ(want.Find("model")->as_string(), "base.pkl + a.pkl");
+  for (const char* field : {"model", "rows", "exact", "truncated", "errors", "tokens", "failures"})
+    EXPECT_EQ(json::Dump(*got.Find(field)), json::Dump(*want.Find(field))) << field;
+  EXPECT_EQ(got.Find("errors")->as_int64(), 0);
+}
+
+TEST_F(Devices, RunAndEvalOfACheckpointStopOnANamedDeviceThatFails) {
+  const Variables v = Cuda("mode=client-error");
+  for (const Arguments& command :
+       {Arguments{"run", "--query", "q"}, Arguments{"eval", "data.jsonl"}}) {
+    Arguments arguments = command;
+    for (const char* more : {"--checkpoint", "base.pkl", "--device", "cuda"})
+      arguments.push_back(more);
+    const Finished f = w_.Needle(arguments, v);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_TRUE(Has(f.err, "CUDA_ERROR_NO_DEVICE")) << f.err;
+  }
+}
+
+TEST_F(Devices, AnArchiveRunsOnTheProcessorAndRefusesAnotherDevice) {
+  ASSERT_EQ(w_.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
+  for (const Arguments& command :
+       {Arguments{"run", "m.cact", "--query", "q"}, Arguments{"eval", "m.cact", "data.jsonl"}}) {
+    Arguments arguments = command;
+    arguments.insert(arguments.end(), {"--device", "cuda"});
+    const Finished f = w_.Needle(arguments, Plain());
+    EXPECT_EQ(f.status, 2);
+    EXPECT_TRUE(Has(f.err, "--device cuda: an archive runs on the cpu")) << f.err;
+  }
+  const Finished f = w_.Needle({"eval", "m.cact", "data.jsonl", "--device", "cpu"}, Plain());
+  EXPECT_EQ(f.status, 0) << f.err;
+}
+
 TEST_F(Devices, DoctorPassesADeviceThatComputesRightly) {
   NEEDLE_NEED_PLUGIN(CpuPlugin());
   const Finished f = w_.Needle({"doctor", "--device", "xla-cpu"}, XlaCpu());

@@ -35,6 +35,11 @@ Result<Answer> Agent::Complete(std::string_view query, const AskOptions& options
 }
 
 Result<Model> Model::Open(const std::string& path, const OpenOptions& options) {
+  if (options.device)
+    return Error(Code::kInvalidArgument,
+                 StrCat(path,
+                        ": an archive runs on the processor, in its own numerics; leave the "
+                        "device out, or open the checkpoint that it was built from (OpenBase)"));
   EngineOptions engine_options;
   engine_options.threads = options.threads;
   NEEDLE_ASSIGN(std::shared_ptr<const Engine> engine, Engine::Open(path, engine_options));
