@@ -9,12 +9,17 @@ needle_packages() {
   if [[ ${1:-} == tests ]]; then
     wanted+=(libgtest-dev librapidcheck-dev nlohmann-json3-dev zlib1g-dev openssl python3-pip)
   fi
+  needle_install "${wanted[@]}"
+}
+
+# Installs those of the named packages that are missing.
+needle_install() {
   if ! command -v apt-get >/dev/null; then
-    echo "no apt-get here; the build needs what these Debian packages hold: ${wanted[*]}" >&2
+    echo "no apt-get here; the build needs what these Debian packages hold: $*" >&2
     return 0
   fi
   local missing=() package
-  for package in "${wanted[@]}"; do
+  for package in "$@"; do
     [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == "install ok installed" ]] ||
       missing+=("$package")
   done

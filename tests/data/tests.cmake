@@ -1,2 +1,1 @@
-find_package(rapidcheck REQUIRED)
-target_link_libraries(data_test PRIVATE rapidcheck)
+needle_link_rapidcheck(data_test)

@@ -1,5 +1,4 @@
-find_package(rapidcheck REQUIRED)
-target_link_libraries(exec_test PRIVATE rapidcheck)
+needle_link_rapidcheck(exec_test)
 
 # Minutes each: a program and a label of their own.
 file(GLOB exec_slow_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/exec/slow/*_test.cc")

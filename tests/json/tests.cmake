@@ -1,3 +1,3 @@
-find_package(rapidcheck REQUIRED)
 find_package(nlohmann_json REQUIRED)
-target_link_libraries(json_test PRIVATE rapidcheck nlohmann_json::nlohmann_json)
+needle_link_rapidcheck(json_test)
+target_link_libraries(json_test PRIVATE nlohmann_json::nlohmann_json)

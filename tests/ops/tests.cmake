@@ -1,2 +1,1 @@
-find_package(rapidcheck REQUIRED)
-target_link_libraries(ops_test PRIVATE rapidcheck)
+needle_link_rapidcheck(ops_test)

@@ -1,5 +1,4 @@
-find_package(rapidcheck REQUIRED)
-target_link_libraries(text_test PRIVATE rapidcheck)
+needle_link_rapidcheck(text_test)
 
 # SentencePiece is an oracle: used when it is there, needed by nothing that ships.
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)

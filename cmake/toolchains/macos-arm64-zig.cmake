@@ -1,0 +1,22 @@
+# macOS arm64 with the clang, libc++ and linker of the "ziglang" package (PyPI).
+# scripts/cross_check.sh makes the programs zig-cc, zig-c++, zig-ar and zig-ranlib in NEEDLE_ZIG_BIN.
+set(CMAKE_SYSTEM_NAME Darwin)
+set(CMAKE_SYSTEM_VERSION 20.0.0)
+set(CMAKE_SYSTEM_PROCESSOR arm64)
+set(CMAKE_C_COMPILER "${NEEDLE_ZIG_BIN}/zig-cc")
+set(CMAKE_CXX_COMPILER "${NEEDLE_ZIG_BIN}/zig-c++")
+set(CMAKE_AR "${NEEDLE_ZIG_BIN}/zig-ar" CACHE FILEPATH "")
+set(CMAKE_RANLIB "${NEEDLE_ZIG_BIN}/zig-ranlib" CACHE FILEPATH "")
+set(CMAKE_INSTALL_NAME_TOOL true)
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)  # nothing is relinked: nothing is installed
+# There is no macOS here to ask, and its SDK is the one that zig brings.
+set(CMAKE_OSX_SYSROOT "" CACHE STRING "")
+set(CMAKE_OSX_ARCHITECTURES "" CACHE STRING "")
+set(CMAKE_OSX_DEPLOYMENT_TARGET "" CACHE STRING "")
+
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES NEEDLE_FOREIGN_PREFIX NEEDLE_ZIG_BIN)
+set(CMAKE_FIND_ROOT_PATH "${NEEDLE_FOREIGN_PREFIX}")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
