@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/link.h"
+#include "base/native_path.h"
 #include "base/str_cat.h"
 #include "hub/checksum.h"
 
@@ -70,8 +71,8 @@ std::string LinkTarget(const HubFile& file, const std::string& etag) {
 Status CopyFile(const std::string& from, const std::string& to) {
   const std::string temporary = StrCat(to, ".incomplete");
   std::error_code error;
-  std::filesystem::copy_file(from, temporary, std::filesystem::copy_options::overwrite_existing,
-                             error);
+  std::filesystem::copy_file(NativePath(from), NativePath(temporary),
+                             std::filesystem::copy_options::overwrite_existing, error);
   if (error) return Error(Code::kIo, StrCat(to, ": could not be written: ", error.message()));
   return RenameFile(temporary, to);
 }

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/link.h"
+#include "base/native_path.h"
 #include "base/str_cat.h"
 #include "hub/checksum.h"
 #include "hub/failure.h"
@@ -74,7 +75,7 @@ std::string WithoutQuotes(std::string_view etag) {
 /// Bytes of the file at `path`, 0 when it is not there.
 uint64_t SizeOf(const std::string& path) {
   std::error_code error;
-  const uint64_t size = std::filesystem::file_size(path, error);
+  const uint64_t size = std::filesystem::file_size(NativePath(path), error);
   return error ? 0 : size;
 }
 
@@ -443,7 +444,7 @@ Step Fetch::OnFileReply(const HttpReply& reply, uint64_t asked_from) {
 }
 
 Step Fetch::OpenPartial(const char* mode) {
-  partial_.reset(std::fopen(places_.incomplete.c_str(), mode));
+  partial_.reset(OpenStream(places_.incomplete, mode));
   if (!partial_) return Fail(WriteFailure());
   window_start_ = Clock::now();
   window_bytes_ = 0;
@@ -514,7 +515,7 @@ MaybeFailure Fetch::Check() {
 /// The whole file is in <etag>.incomplete: check it, sync it, give it its name.
 MaybeFailure Fetch::Finish() {
   if (MaybeFailure failure = Check()) return failure;
-  const FilePtr file(std::fopen(places_.incomplete.c_str(), "ab"));
+  const FilePtr file(OpenStream(places_.incomplete, "ab"));
   if (!file) return WriteFailure();
   if (const Status synced = SyncStream(file.get(), places_.incomplete); !synced.ok())
     return CacheFailure(synced.error());

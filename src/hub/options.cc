@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/env.h"
 #include "base/file.h"
 
 namespace needle {
@@ -104,10 +105,7 @@ HubOptions HubOptions::FromEnvironment(const Environment& get) {
 }
 
 HubOptions HubOptions::FromEnvironment() {
-  return FromEnvironment([](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    return value ? std::optional<std::string>(value) : std::nullopt;
-  });
+  return FromEnvironment([](const char* name) { return GetEnv(name); });
 }
 
 }  // namespace needle

@@ -11,6 +11,7 @@
 #include "backend/pjrt/compile_options.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/native_path.h"
 #include "base/str_cat.h"
 
 namespace needle::pjrt {
@@ -109,7 +110,7 @@ std::string ProcessorName() {
 
 std::string FileSizeOf(const std::string& path) {
   std::error_code error;
-  const auto size = std::filesystem::file_size(std::filesystem::u8path(path), error);
+  const auto size = std::filesystem::file_size(NativePath(path), error);
   return error ? "?" : StrCat(size);
 }
 

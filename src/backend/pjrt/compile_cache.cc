@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/native_path.h"
 #include "base/sha256.h"
 #include "base/str_cat.h"
 
@@ -82,7 +83,7 @@ void StoreCompiled(const std::string& path, std::string_view serialized, uint64_
   if (!MakeDirectories(DirName(path)).ok()) return;
   const std::string text = StrCat(kTag, DigestOfBytes(serialized), serialized);
   if (WriteFileAtomically(path, std::string_view(text)).ok())
-    Trim(fs::path(DirName(path)), fs::path(path), most_bytes);
+    Trim(NativePath(DirName(path)), NativePath(path), most_bytes);
 }
 
 }  // namespace needle::pjrt

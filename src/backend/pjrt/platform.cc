@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/native_path.h"
 #include "base/process.h"
 #include "base/str_cat.h"
 
@@ -21,8 +22,8 @@ class RealFiles final : public FileView {
   std::vector<std::string> List(const std::string& folder) const override {
     std::vector<std::string> names;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      names.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(NativePath(folder), error))
+      names.push_back(Utf8Path(entry.path().filename()));
     std::sort(names.begin(), names.end());
     return names;
   }

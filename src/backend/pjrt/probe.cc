@@ -9,6 +9,7 @@
 #include "backend/pjrt/compile_cache.h"
 #include "base/file.h"
 #include "base/library.h"
+#include "base/native_path.h"
 #include "base/process.h"
 #include "base/str_cat.h"
 
@@ -125,9 +126,9 @@ ProbeAnswer ReadAnswer(const Attempt& attempt, const ChildOutcome& child) {
 
 std::string StampOf(const std::string& path) {
   std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
+  const auto size = std::filesystem::file_size(NativePath(path), error);
   if (error) return "absent";
-  const auto time = std::filesystem::last_write_time(path, error);
+  const auto time = std::filesystem::last_write_time(NativePath(path), error);
   return StrCat(size, "@", error ? 0 : time.time_since_epoch().count());
 }
 
