@@ -26,10 +26,13 @@ target_compile_definitions(backend_pjrt_test PRIVATE
   NEEDLE_NO_SYMBOL="$<TARGET_FILE:fake_pjrt_no_symbol>"
   NEEDLE_PROBE_CHILD="$<TARGET_FILE:probe_child>")
 
-# Every way to write the step, minutes of compiling: a program and a label of their own.
+# What takes more than a few seconds of compiling: a program and a label of their own.
 file(GLOB pjrt_slow_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/backend/pjrt/model/slow/*_test.cc")
 add_executable(pjrt_model_slow_test ${pjrt_slow_sources})
 target_link_libraries(pjrt_model_slow_test PRIVATE needle_test_support needle_backend_pjrt
   needle_backend_cpu needle_train needle_format needle_data)
+add_dependencies(pjrt_model_slow_test fake_pjrt_plugin)
+target_compile_definitions(pjrt_model_slow_test PRIVATE
+  NEEDLE_FAKE_PLUGIN="$<TARGET_FILE:fake_pjrt_plugin>")
 gtest_discover_tests(pjrt_model_slow_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "slow" TIMEOUT 1200)

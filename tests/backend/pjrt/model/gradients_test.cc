@@ -5,9 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/pjrt/hlo/gradient.h"
-#include "backend/pjrt/hlo/scan.h"
-#include "backend/pjrt/model/on_plugin.h"
+#include "backend/pjrt/model/differentiated.h"
 #include "backend/pjrt/pieces.h"
 #include "ops/attention.h"
 #include "ops/hadamard_mlp.h"
@@ -16,102 +14,11 @@
 #include "ops/rope.h"
 #include "ops/sinkhorn.h"
 #include "support/mismatch.h"
-#include "support/witness.h"
 
 namespace needle::hlo {
 namespace {
 
 using namespace test;  // NOLINT
-using Function = std::function<Value(Graph& g, const Values& x)>;
-
-constexpr DType kReal = DType::kF64;
-
-struct Point {
-  std::vector<Dims> shapes;
-  std::vector<std::vector<double>> values;
-  static Point Of(const std::vector<Dims>& shapes, double scale = 1) {
-    Point p{shapes, {}};
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      size_t n = 1;
-      for (const int64_t d : shapes[i]) n *= static_cast<size_t>(d);
-      p.values.push_back(Normal(n, static_cast<uint32_t>(i) + 1, scale));
-    }
-    return p;
-  }
-};
-
-/// A function's value, the sum of that value times fixed weights, and the gradients of that sum.
-class Differentiated {
- public:
-  Differentiated(const Point& at, const Function& f) : at_(at), client_(CpuClient(CpuPlugin())) {
-    Graph g;
-    Values xs;
-    for (size_t i = 0; i < at.shapes.size(); ++i)
-      xs.push_back(g.Parameter({kReal, at.shapes[i]}, std::to_string(i)));
-    const Value y = f(g, xs);
-    size_t n = 1;
-    for (const int64_t d : y.shape()) n *= static_cast<size_t>(d);
-    value_.resize(n);
-    const Value dy = Constant(g, Normal(n, 99), y.type());
-    Dims all(y.rank());
-    for (size_t d = 0; d < all.size(); ++d) all[d] = static_cast<int64_t>(d);
-    Values results = {ReduceAdd(y * dy, all), y};
-    for (const Value& d : Gradients({y}, {dy}, xs)) {
-      EXPECT_TRUE(static_cast<bool>(d)) << "an input without a gradient";
-      if (d) results.push_back(d);
-    }
-    g.SetResults(results);
-    Result<pjrt::Executable> made = client_->Compile(Print(g).program, {});
-    EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message()) << Print(g).program.text;
-    if (made.ok()) program_.emplace(*std::move(made));
-  }
-
-  /// "" when the gradient agrees with the five-point difference.
-  std::string Compare() {
-    if (!program_) return "not compiled";
-    const std::vector<std::vector<double>> got = Run(at_.values);
-    value_ = got[1];
-    for (size_t i = 0; i < at_.values.size(); ++i) {
-      std::vector<std::vector<double>> moved = at_.values;
-      const auto sum = [&](std::span<const double> x) {
-        moved[i].assign(x.begin(), x.end());
-        return Run(moved)[0][0];
-      };
-      const std::string wrong =
-          Mismatch(got[2 + i], FiniteDifference(sum, at_.values[i]), 1e-7, 1e-9);
-      if (!wrong.empty()) return "input " + std::to_string(i) + ": " + wrong;
-    }
-    return "";
-  }
-  /// The function's value, after Compare.
-  const std::vector<double>& value() const { return value_; }
-
- private:
-  std::vector<std::vector<double>> Run(const std::vector<std::vector<double>>& x) {
-    std::vector<pjrt::Buffer> in;
-    std::vector<pjrt::Buffer*> args;
-    for (size_t i = 0; i < x.size(); ++i)
-      in.push_back(client_->Upload(x[i].data(), {kReal, at_.shapes[i]}).value());
-    for (pjrt::Buffer& b : in) args.push_back(&b);
-    std::vector<std::vector<double>> out;
-    const std::vector<std::vector<pjrt::Buffer>> results = program_->Run({args}).value();
-    for (const pjrt::Buffer& b : results[0]) {
-      out.emplace_back(static_cast<size_t>(b.spec().elements()));
-      EXPECT_TRUE(b.CopyTo(out.back().data()).ok());
-    }
-    return out;
-  }
-
-  Point at_;
-  std::shared_ptr<pjrt::Client> client_;
-  std::optional<pjrt::Executable> program_;
-  std::vector<double> value_;
-};
-
-class HloGradient : public testing::Test {
- protected:
-  void SetUp() override { NEEDLE_NEED_PLUGIN(CpuPlugin()); }
-};
 
 TEST_F(HloGradient, OfArithmeticAgreesWithDifferences) {
   const Point at = Point::Of({{2, 3}, {2, 3}});
@@ -171,36 +78,6 @@ TEST_F(HloGradient, OfProductsInEveryOrderOfDimensionsAgreesWithDifferences) {
 TEST_F(HloGradient, StopsWhereItIsToldTo) {
   const Function f = [](Graph&, const Values& x) { return x[0] * StopGradient(x[0]); };
   EXPECT_NE("", Differentiated(Point::Of({{3}}), f).Compare());
-}
-
-/// x <- x + tanh-like mix of x with a stacked weight, an invariant and a low-rank square.
-Values MixLayer(Graph&, const Values& x, const NamedValues& w, const NamedValues& fixed) {
-  const Value mixed = MatMul(x[0], w.at("w")) * Logistic(x[1]);
-  return {x[0] + mixed * fixed.at("k"), x[1] - pjrt::Softmax(mixed) + x[0] * x[1]};
-}
-
-TEST_F(HloGradient, OfLayersIsTheSameScannedUnrolledSavedAndComputedAgain) {
-  const Point at = Point::Of({{2, 3}, {2, 3}, {4, 3, 3}, {2, 3}}, 0.5);
-  std::vector<double> first;
-  for (const bool unroll : {false, true})
-    for (const bool remat : {false, true}) {
-      const Function f = [&](Graph& g, const Values& x) {
-        ScanInputs in;
-        in.carried = {x[0], x[1]};
-        in.stacked["w"] = x[2];
-        in.invariant["k"] = x[3];
-        in.trained = {"w", "k"};
-        ScanOptions options;
-        options.unroll = unroll;
-        options.remat = remat;
-        const Values out = Scan(g, 4, in, MixLayer, options);
-        return out[0] * out[1];
-      };
-      Differentiated d(at, f);
-      EXPECT_EQ("", d.Compare()) << "unroll " << unroll << ", remat " << remat;
-      if (first.empty()) first = d.value();
-      EXPECT_EQ("", Mismatch(d.value(), first, 1e-14, 0));
-    }
 }
 
 TEST_F(HloGradient, OfNormsAndRotationsAgreesAndTheyMeanWhatOpsSays) {

@@ -1,5 +1,5 @@
-// Quantisation-aware numerics on the CPU plugin against upstream's, with the native engine's
-// tolerances (tests/exec/qat_test.cc says where they come from).
+// The quantisers on the CPU plugin against the archive's. Whole models: the trajectories, and the
+// slow program's gradients.
 #include <gtest/gtest.h>
 
 #include "backend/pjrt/model/on_plugin.h"
@@ -10,50 +10,6 @@ namespace needle {
 namespace {
 
 using namespace test;  // NOLINT
-
-struct Mode {
-  const char* name;
-  double loss;  // relative
-};
-const Mode kModes[] = {{"4", 5e-5}, {"2", 1e-4}, {"map", 5e-4}};
-
-class PjrtQat : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { NEEDLE_NEED_PLUGIN(CpuPlugin()); }
-};
-
-TEST_P(PjrtQat, LossAndLoraGradientsAreUpstreams) {
-  const Npz want = ReferenceNpz(GetParam() + "/grads.npz");
-  const Npz init = ReferenceNpz(GetParam() + "/lora_init.npz");
-  const Checkpoint base = ReferenceModel(GetParam());
-  const Forest forest = BatchOf(want.at("ids"), want.at("mask")).Build(Packing::kChain);
-  size_t modes = 0;
-  for (const Mode& mode : kModes) {
-    const std::string at = std::string(mode.name) + "/";
-    if (!want.count(at + "loss")) continue;
-    ++modes;
-    PjrtBackendOptions options = SmallPjrtLora();
-    options.numerics = QatNumericsOf(base.config, mode.name);
-    const auto backend = MakeOn(CpuClient(CpuPlugin()), base, options);
-    ASSERT_NE(backend, nullptr);
-    ASSERT_TRUE(backend->SetState(StateOf(*backend, init, "")).ok());
-    const double wanted = want.at(at + "loss").As<double>()[0];
-    // Four-bit keys and values (alt) flip by steps sixteen times as wide as activations do.
-    const double allowed = base.config.kv_bits < 8 ? 5e-4 : mode.loss;
-    const Result<double> loss = backend->Evaluate(forest);
-    ASSERT_TRUE(loss.ok()) << loss.error().message();
-    EXPECT_NEAR(*loss, wanted, allowed * wanted) << mode.name;
-    RecordProperty(std::string("loss_") + mode.name, std::to_string(*loss / wanted - 1));
-    const auto grads = backend->GradientsOf(forest);
-    ASSERT_TRUE(grads.ok()) << grads.error().message();
-    for (const auto& [name, got] : *grads)
-      EXPECT_LE(RelativeL2(got, want.at(at + name).As<float>()), 0.05) << mode.name << " " << name;
-  }
-  EXPECT_EQ(modes, GetParam() == "tiny" || GetParam() == "alt" ? 3u : 1u);
-}
-
-INSTANTIATE_TEST_SUITE_P(Reference, PjrtQat, testing::Values("tiny", "alt", "d128"),
-                         [](const auto& test) { return test.param; });
 
 /// Runs a function of one float array on the plugin.
 std::vector<float> OnDevice(const std::vector<float>& x, const hlo::Dims& shape,

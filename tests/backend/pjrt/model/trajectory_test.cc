@@ -1,125 +1,15 @@
-// Runs of twenty steps on the CPU plugin against upstream's, and against the CPU engine: the same
-// data, order and settings as tests/train/trajectory_test.cc, which says where the tolerances come
-// from.
-#include <gtest/gtest.h>
+// The first steps of the smallest model, without and with quantisation; whole runs are in the slow
+// program.
+#include "backend/pjrt/model/trajectory_cases.h"
 
-#include "backend/cpu/cpu_backend.h"
-#include "backend/pjrt/model/on_plugin.h"
-#include "base/file.h"
-#include "json/json.h"
-#include "support/mismatch.h"
-#include "train/run_support.h"
-
-namespace needle {
+namespace needle::test {
 namespace {
 
-using namespace test;  // NOLINT
-
-struct Case {
-  const char* model;
-  const char* mode;  // "none", "4" or "map" (the config's own)
-  const char* file;
-  double first_losses;  // steps 1 to 3
-  double losses;        // all twenty, and validation
-  double next_loss;     // one step's, from the very adapter that upstream had
+const TrajectoryCase kCases[] = {
+    {"tiny", "none", "traj_none", 2e-5, 2e-5, 2e-6, 4},
+    {"tiny", "4", "traj_4", 1e-4, 3e-3, 1e-4, 4},
 };
-const Case kCases[] = {
-    {"tiny", "none", "traj_none", 2e-5, 2e-5, 2e-6},
-    {"alt", "none", "traj_none", 2e-5, 2e-5, 2e-6},
-    {"tiny", "4", "traj_4", 1e-4, 3e-3, 1e-4},
-    {"alt", "map", "traj_auto", 5e-4, 2e-2, 5e-4},
-};
-
-class PjrtTrajectory : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    NEEDLE_NEED_PLUGIN(CpuPlugin());
-    const Case& c = GetParam();
-    base_ = ReferenceModel(c.model);
-    npz_ = ReferenceNpz(std::string(c.model) + "/" + c.file + ".npz");
-    const Result<std::string> text =
-        ReadTextFile(Golden(std::string(c.model) + "/" + c.file + ".json"));
-    ASSERT_TRUE(text.ok());
-    run_ = *json::Parse(*text);
-    examples_ = ExamplesOf(npz_.at("seqs"), npz_.at("masks"));
-    PjrtBackendOptions options = SmallPjrtLora();
-    options.numerics = QatNumericsOf(base_.config, c.mode);
-    backend_ = MakeOn(CpuClient(CpuPlugin()), base_, options);
-    ASSERT_NE(backend_, nullptr);
-  }
-  Checkpoint base_;
-  Npz npz_;
-  json::Value run_;
-  std::vector<EncodedExample> examples_;
-  std::unique_ptr<PjrtBackend> backend_;
-};
-
-TEST_P(PjrtTrajectory, TwentyStepsAreUpstreamsAndOnlyLossAndNormCross) {
-  const Case& c = GetParam();
-  TrainOptions options;
-  options.epochs = 4;
-  options.batch_size = 8;
-  options.lr = 5e-3f;
-  options.seed = 3;
-  Recorder recorder;
-  const std::shared_ptr<pjrt::Client> client = CpuClient(CpuPlugin());
-  int64_t before = client->bytes_to_host();
-  recorder.on_step = [&](const StepEvent& e) {
-    if (e.step % 5 != 1) {  // not the first after an epoch's validation
-      EXPECT_EQ(client->bytes_to_host() - before, 8) << "a loss and a norm, step " << e.step;
-    }
-    before = client->bytes_to_host();
-  };
-  const Result<TrainOutcome> outcome = Train(*backend_, examples_, {}, options, recorder);
-  ASSERT_TRUE(outcome.ok()) << outcome.error().message();
-  const std::vector<json::Value>& steps = run_.Find("step")->items();
-  ASSERT_EQ(recorder.steps.size(), steps.size());
-  double worst = 0;
-  for (size_t k = 0; k < steps.size(); ++k) {
-    const double loss = steps[k].Find("loss")->as_double();
-    worst = std::max(worst, std::abs(recorder.steps[k].loss / loss - 1));
-    EXPECT_NEAR(recorder.steps[k].loss, loss, (k < 3 ? c.first_losses : c.losses) * loss)
-        << "step " << k + 1;
-    if (steps[k].Find("grad_norm")->is_null()) continue;
-    const double norm = steps[k].Find("grad_norm")->as_double();
-    const bool exact = std::string(c.mode) == "none";
-    EXPECT_NEAR(recorder.steps[k].grad_norm, norm, (exact ? 2e-4 : 0.1) * norm) << "step " << k + 1;
-  }
-  RecordProperty("worst_loss", std::to_string(worst));
-  const std::vector<json::Value>& validation = run_.Find("val")->items();
-  ASSERT_EQ(recorder.epochs.size(), validation.size());
-  for (size_t e = 0; e < validation.size(); ++e)
-    EXPECT_NEAR(recorder.epochs[e].val_loss.value(), validation[e].as_double(),
-                c.losses * validation[e].as_double());
-  if (std::string(c.mode) != "none") return;  // code flips part the adapters
-  for (const auto& [name, got] : backend_->State().values) {
-    std::vector<float> moved = got, wanted = npz_.at("final/" + name).As<float>();
-    const std::vector<float> init = npz_.at("init/" + name).As<float>();
-    for (size_t i = 0; i < moved.size(); ++i) moved[i] -= init[i], wanted[i] -= init[i];
-    EXPECT_LE(RelativeL2(moved, wanted), 1e-3) << name;
-  }
-}
-
-TEST_P(PjrtTrajectory, FromTheStoredAdapterTheNextStepsLossIsUpstreams) {
-  const Case& c = GetParam();
-  for (const int after : {1, 2, 5}) {
-    const std::string prefix = "after" + std::to_string(after) + "/";
-    ASSERT_TRUE(backend_->SetState(StateOf(*backend_, npz_, prefix)).ok());
-    const json::Value& next = run_.Find("step")->items().at(static_cast<size_t>(after));
-    std::vector<int32_t> rows;
-    for (const json::Value& row : next.Find("rows")->items())
-      rows.push_back(static_cast<int32_t>(row.as_int64().value()));
-    const Result<double> loss = backend_->Evaluate(ForestOf(examples_, rows));
-    ASSERT_TRUE(loss.ok()) << loss.error().message();
-    const double want = next.Find("loss")->as_double();
-    EXPECT_NEAR(*loss, want, c.next_loss * want) << after;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Reference, PjrtTrajectory, testing::ValuesIn(kCases),
-                         [](const auto& test) {
-                           return std::string(test.param.model) + "_" + test.param.mode;
-                         });
+INSTANTIATE_TEST_SUITE_P(Reference, PjrtTrajectory, testing::ValuesIn(kCases), NameOfCase);
 
 }  // namespace
-}  // namespace needle
+}  // namespace needle::test
