@@ -82,7 +82,10 @@ struct Pipe {
 };
 
 // The rules of CommandLineToArgvW: quotes around, backslashes doubled where they precede a quote.
+// A plain word stays as it is: cmd.exe does not know its own "/c" in quotes.
 std::wstring Quoted(const std::string& argument) {
+  if (!argument.empty() && argument.find_first_of(" \t\n\v\"") == std::string::npos)
+    return Wide(argument);
   std::wstring out = L"\"";
   size_t backslashes = 0;
   for (const wchar_t c : Wide(argument)) {

@@ -157,12 +157,28 @@ float UniformFromBits(uint32_t bits) {
   return std::max(low, unit * (1.0f - low) + low);
 }
 
+// a * b + c, rounded once.
+#ifdef _WIN32
+// The C library of mingw-w64 rounds twice. The product is exact in double precision; the sum is
+// rounded to odd there (the last bit tells of what was cut off), so that rounding it to float is
+// as if nothing had been rounded before (Boldo and Melquiond 2008).
+float Fma(float a, float b, float c) {
+  const double product = double{a} * b, sum = product + c;
+  const double part = sum - product, cut = (product - (sum - part)) + (c - part);
+  uint64_t bits = std::bit_cast<uint64_t>(sum);
+  if (cut != 0 && (bits & 1) == 0) bits = (cut > 0) == (sum > 0) ? bits + 1 : bits - 1;
+  return static_cast<float>(std::bit_cast<double>(bits));
+}
+#else
+float Fma(float a, float b, float c) { return std::fma(a, b, c); }
+#endif
+
 // A polynomial by Horner's rule, highest power first. Every step is fused: upstream's compiler does
-// so, and std::fma rounds alike on every machine, which makes the normals exact.
+// so, and a fused step rounds alike on every machine, which makes the normals exact.
 template <size_t n>
 float Polynomial(const float (&coefficients)[n], float x) {
   float p = 0;
-  for (const float c : coefficients) p = std::fma(p, x, c);
+  for (const float c : coefficients) p = Fma(p, x, c);
   return p;
 }
 
@@ -181,9 +197,9 @@ float Log(float x) {
     m -= 1.0f;
   }
   const float e = static_cast<float>(exponent), m2 = m * m, m3 = m2 * m;
-  float y = std::fma(Polynomial(kHigh, m), m3, Polynomial(kMiddle, m));
-  y = std::fma(y, m3, Polynomial(kLow, m));
-  y = std::fma(y, m3, e * kLn2Low);
+  float y = Fma(Polynomial(kHigh, m), m3, Polynomial(kMiddle, m));
+  y = Fma(y, m3, Polynomial(kLow, m));
+  y = Fma(y, m3, e * kLn2Low);
   return m - m2 * 0.5f + y + e * kLn2High;
 }
 
@@ -204,7 +220,7 @@ float Log1p(float x) {
   if (std::abs(x) >= kFar) return Log(1.0f + x);
   const float x2 = x * x;
   const float cubic = x2 * x * (Polynomial(kNumerator, x) / Polynomial(kDenominator, x));
-  return x + std::fma(-0.5f, x2, cubic);
+  return x + Fma(-0.5f, x2, cubic);
 }
 
 // The inverse error function (Giles 2010, single precision).

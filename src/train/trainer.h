@@ -30,7 +30,7 @@ struct TrainOptions {
   size_t shuffle_group = 1;   // examples that stay together when an epoch is shuffled
   int64_t max_steps = 0;      // stop after this many updates; 0: all epochs. The schedule follows.
   AdamWOptions adamw;         // for the bias corrections; the same as the backend's
-  std::string settings;    // what else tells this run from another, for `resume` (numerics, ...)
+  std::string settings;       // what else tells this run from another, for `resume` (numerics, ...)
   std::string state_path;     // "" keeps no state; else written as asked below
   double state_seconds = 60;  // about how often
   bool resume = false;        // go on from state_path, which must belong to this run

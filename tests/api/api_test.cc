@@ -149,6 +149,26 @@ TEST(Api, ErrorsAreSentencesAndNothingIsWritten) {
   EXPECT_EQ(model.error().code(), Code::kCorruptFile);
 }
 
+TEST(Api, ADeviceRunsABaseAndNoArchive) {
+  DeviceOptions named;
+  named.device = "cpu";
+  const Result<Device> cpu = Device::Open(named);
+  ASSERT_TRUE(cpu.ok()) << cpu.error().message();
+  OpenOptions options;
+  options.device = *cpu;
+  const Result<BaseModel> base = Nano();
+  ASSERT_TRUE(base.ok());
+  const Result<Model> with = OpenBase(*base, "", options), without = OpenBase(*base);
+  ASSERT_TRUE(with.ok() && without.ok());
+  Result<Agent> one = with->WithTools(kTools), other = without->WithTools(kTools);
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_EQ(one->Complete("lamp to 3")->tokens, other->Complete("lamp to 3")->tokens);
+  const Result<Model> archive = Model::Open("m.cact", options);
+  ASSERT_FALSE(archive.ok());
+  EXPECT_EQ(archive.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(archive.error().message().find("an archive runs on the processor"), std::string::npos);
+}
+
 TEST(Api, TheDefaultBaseOfflineNamesTheTwoWaysOn) {
   LoadOptions options;
   options.download = false;

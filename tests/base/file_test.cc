@@ -1,7 +1,9 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
-#ifndef _WIN32
+#ifdef _WIN32
+#include <process.h>
+#else
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -228,7 +230,7 @@ TEST_F(File, WritersSideBySideDoNotMix) {
 // A process that has ended, and one that lives.
 #ifdef _WIN32
 uint32_t DeadProcess() { return 0xFFFFFFF0; }  // ids are not that high
-uint32_t LivingProcess() { return 4; }         // the system itself
+int LivingProcess() { return _getpid(); }
 #else
 pid_t DeadProcess() {
   const pid_t dead = fork();
@@ -242,7 +244,7 @@ pid_t LivingProcess() { return getppid(); }
 TEST_F(File, RemovesTemporariesOfDeadProcessesOnly) {
   const auto dead = DeadProcess();
   Spill(At(StrCat(".f.needle-", dead, "-0.tmp")), "left behind");
-  Spill(At(StrCat(".f.needle-", LivingProcess(), "-0.tmp")), "of a process that lives");
+  Spill(At(StrCat(".f.needle-", LivingProcess(), "-999999.tmp")), "of a process that lives");
   Spill(At(StrCat(".g.needle-", dead, "-0.tmp")), "of another file");
   Spill(At(StrCat(".f.needle-", dead, "-0.txt")), "not of this kind");
   Spill(At(".f.needle-x-0.tmp"), "not of this kind either");

@@ -129,6 +129,7 @@ TEST_F(Cgroup, VersionTwoTakesTheSmallestQuotaUpToTheRoot) {
   EXPECT_EQ(Processors(), 0.5);
 }
 
+#ifdef __linux__  // groups of processes are Linux's
 TEST_F(Cgroup, VersionOneReadsTheCpuController) {
   Put("membership", "12:cpuset:/x\n4:cpu,cpuacct:/docker/1\n0::/\n");
   Put("cpu/docker/1/cpu.cfs_quota_us", "-1\n");
@@ -141,6 +142,7 @@ TEST_F(Cgroup, VersionOneReadsTheCpuController) {
   Put("cpu,cpuacct/docker/1/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(Processors(), 2.0);
 }
+#endif
 
 TEST_F(Cgroup, OddFilesAreNoQuota) {
   EXPECT_EQ(Processors(), std::nullopt);

@@ -41,7 +41,9 @@ TEST(Profile, OperationsAreSummedInTheirPhaseOverAllThreads) {
   EXPECT_EQ(odd->calls, 15u);
   EXPECT_EQ(even->calls, 15u);
   EXPECT_EQ(odd->flop, 150);
+#ifndef _WIN32  // there a thread's time moves in steps of 10 ms and more
   EXPECT_GT(odd->seconds, 0);
+#endif
   EXPECT_EQ(outside->calls, 30u);
   // Nearly all of the tasks' time is inside their operations.
   EXPECT_LT(outside->seconds, odd->seconds + even->seconds);
