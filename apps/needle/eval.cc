@@ -122,6 +122,9 @@ Status TakeNames(EvalArgs* args) {
 
 Status Run(EvalArgs& args) {
   NEEDLE_TRY(TakeNames(&args));
+  NEEDLE_TRY(RefuseOverwriting({args.report},
+                               {args.data, args.against, args.model.archive, args.model.lora,
+                                args.model.base.checkpoint, args.model.base.tokenizer}));
   NEEDLE_ASSIGN(const DataReport data,
                 LoadData(args.data, args.skip_bad ? BadLines::kSkip : BadLines::kStop));
   if (data.skipped > 0) PrintNote(fmt::format("skipped {} lines with problems", data.skipped));

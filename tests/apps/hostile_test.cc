@@ -69,6 +69,11 @@ TEST(Hostile, NoOutputIsWrittenOverAnInput) {
   }
   for (const char* out : {"base.pkl", "tokenizer.model"})
     EXPECT_EQ(w.Needle({"build", "base.pkl", "--out", out}).status, 2) << out;
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "a.cact"}).status, 0);
+  const std::string archive = Contents(w.File("a.cact"));
+  for (const char* report : {"a.cact", "data.jsonl"})
+    EXPECT_EQ(w.Needle({"eval", "a.cact", "data.jsonl", "--report", report}).status, 2) << report;
+  EXPECT_EQ(Contents(w.File("a.cact")), archive);
   EXPECT_EQ(Contents(w.File("base.pkl")), base);
   EXPECT_EQ(Contents(w.File("data.jsonl")), data);
   EXPECT_EQ(Contents(w.File("tokenizer.model")), tokenizer);
