@@ -33,6 +33,13 @@ struct TrainState {
   std::map<std::string, std::vector<float>> values, first_moment, second_moment;
 };
 
+/// What a run trains: the LoRA targets of a base, or every parameter of the training loss.
+/// Errors: a base without a LoRA target that is not all zero.
+Result<std::vector<ParamSpec>> TrainedParams(const Checkpoint& base, TrainedSet trained);
+
+/// Whether the state holds values and both moments of every name, in these sizes.
+Status CheckState(const TrainState& state, const std::map<std::string, size_t>& sizes);
+
 class Backend {
  public:
   virtual ~Backend() = default;

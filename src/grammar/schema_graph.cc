@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/str_cat.h"
 
 namespace needle::grammar {
@@ -22,13 +23,6 @@ constexpr int kMaxSchemaDepth = 96;
 
 constexpr std::array<std::string_view, 7> kTypes = {"string", "integer", "number", "boolean",
                                                     "null",   "array",   "object"};
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
 
 bool HasType(const Value& v, std::string_view type) {
   switch (v.kind()) {
@@ -161,7 +155,7 @@ Result<std::vector<std::string>> Compiler::Types(const Value& type, const std::s
   std::vector<std::string> types;
   const auto add = [&](const Value& v) {
     if (!v.is_string()) return false;
-    types.push_back(Lower(v.as_string()));
+    types.push_back(AsciiLower(v.as_string()));
     return std::find(kTypes.begin(), kTypes.end(), types.back()) != kTypes.end();
   };
   bool known = !type.is_array() || !type.items().empty();

@@ -1,5 +1,6 @@
 #include "hub/http.h"
 
+#include "base/ascii.h"
 #include "base/str_cat.h"
 
 #ifdef NEEDLE_HTTP
@@ -23,12 +24,6 @@ std::string HttpReply::Header(const std::string& name) const {
 #ifdef NEEDLE_HTTP
 
 namespace {
-
-std::string Lower(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
 
 std::chrono::microseconds Microseconds(double seconds) {
   return std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6));
@@ -104,7 +99,7 @@ std::string LocationOf(const std::string& head) {
     const size_t begin = at + 2, end = head.find("\r\n", begin);
     if (end == std::string::npos || end == begin) break;  // cut off, or the end of the head
     const size_t colon = head.find(':', begin);
-    if (colon > end || Lower(head.substr(begin, colon - begin)) != "location") continue;
+    if (colon > end || AsciiLower(head.substr(begin, colon - begin)) != "location") continue;
     const size_t value = head.find_first_not_of(" \t", colon + 1);
     return head.substr(value, head.find_last_not_of(" \t", end - 1) + 1 - value);
   }
@@ -128,7 +123,7 @@ std::string LocationOf(const std::string&) { return ""; }
 HttpReply ReplyOf(const httplib::Response& response, const std::string& head) {
   HttpReply reply{.status = response.status, .headers = {}};
   for (const auto& header : response.headers)
-    reply.headers.emplace(Lower(header.first), header.second);
+    reply.headers.emplace(AsciiLower(header.first), header.second);
   if (!head.empty() && reply.headers.count("location") > 0)
     reply.headers["location"] = LocationOf(head);
   return reply;

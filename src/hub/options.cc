@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/env.h"
 #include "base/file.h"
 
@@ -22,12 +23,6 @@ bool IsTrue(std::string text) {
   for (char& c : text)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
-}
-
-std::string Trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
 }
 
 std::string HomeFolder(const Environment& get) { return FirstOf(get, {"HOME", "USERPROFILE"}); }
@@ -57,7 +52,7 @@ std::string CacheFolder(const Environment& get) {
 }
 
 std::string Token(const Environment& get) {
-  if (std::string token = Trimmed(FirstOf(get, {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
+  if (std::string token(Trimmed(FirstOf(get, {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})));
       !token.empty())
     return token;
   if (IsTrue(FirstOf(get, {"HF_HUB_DISABLE_IMPLICIT_TOKEN"}))) return "";
@@ -69,7 +64,7 @@ std::string Token(const Environment& get) {
   }
   // Nobody has to be logged in: a file that is not there, or not for us, means no token.
   const Result<std::string> text = ReadTextFile(path);
-  return text.ok() ? Trimmed(*text) : "";
+  return text.ok() ? std::string(Trimmed(*text)) : "";
 }
 
 std::string Endpoint(const Environment& get, const std::string& otherwise) {

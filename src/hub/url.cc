@@ -5,18 +5,11 @@
 #include <cstddef>
 #include <optional>
 
+#include "base/ascii.h"
 #include "base/str_cat.h"
 
 namespace needle {
 namespace {
-
-char LowerChar(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), LowerChar);
-  return lower;
-}
 
 bool IsLetterOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -49,11 +42,11 @@ std::optional<HostPort> ParseAuthority(std::string_view text, int default_port) 
   if (text.starts_with('[')) {
     end = text.find(']');
     if (end == std::string_view::npos) return std::nullopt;
-    found.host = Lower(text.substr(1, end - 1));
+    found.host = AsciiLower(text.substr(1, end - 1));
     ++end;
   } else {
     end = std::min(text.find(':'), text.size());
-    found.host = Lower(text.substr(0, end));
+    found.host = AsciiLower(text.substr(0, end));
   }
   if (found.host.empty()) return std::nullopt;
   if (end == text.size()) return found;
@@ -88,12 +81,6 @@ std::string RemoveDotSegments(std::string_view path) {
   return clean.empty() ? "/" : clean;
 }
 
-std::string Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
-}
-
 }  // namespace
 
 std::string Url::Origin() const {
@@ -109,7 +96,7 @@ Result<Url> ParseUrl(std::string_view text) {
   const size_t scheme_end = text.find("://");
   if (scheme_end == std::string_view::npos || !IsPlain(text)) return NotAnAddress(text);
   Url url;
-  url.scheme = Lower(text.substr(0, scheme_end));
+  url.scheme = AsciiLower(text.substr(0, scheme_end));
   if (url.scheme != "http" && url.scheme != "https") return NotAnAddress(text);
   const std::string_view rest = WithoutFragment(text.substr(scheme_end + 3));
   const size_t authority_end = std::min(rest.find_first_of("/?"), rest.size());
@@ -171,10 +158,10 @@ Result<Proxy> ParseProxy(std::string_view text) {
                   "the proxy of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is not of the form "
                   "http://host:port or http://user:password@host:port (other kinds, such as socks, "
                   "are not supported); correct the variable, or unset it");
-  const std::string trimmed = Trim(text);
+  const std::string trimmed(Trimmed(text));
   std::string_view rest = trimmed;
   if (const size_t scheme_end = rest.find("://"); scheme_end != std::string_view::npos) {
-    if (Lower(rest.substr(0, scheme_end)) != "http") return bad;
+    if (AsciiLower(rest.substr(0, scheme_end)) != "http") return bad;
     rest.remove_prefix(scheme_end + 3);
   }
   rest = rest.substr(0, rest.find_first_of("/?#"));
@@ -196,7 +183,7 @@ Result<Proxy> ParseProxy(std::string_view text) {
 bool ExcludedFromProxy(const Url& url, std::string_view no_proxy) {
   while (!no_proxy.empty()) {
     const size_t comma = std::min(no_proxy.find(','), no_proxy.size());
-    const std::string entry = Lower(Trim(no_proxy.substr(0, comma)));
+    const std::string entry = AsciiLower(Trimmed(no_proxy.substr(0, comma)));
     no_proxy.remove_prefix(std::min(comma + 1, no_proxy.size()));
     if (entry == "*") return true;
     const std::optional<HostPort> where = ParseAuthority(entry, url.port);

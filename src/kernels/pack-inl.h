@@ -38,14 +38,6 @@ struct StridedRows {
   const float* operator()(size_t r) const { return base + r * stride; }
 };
 
-/// Rows picked from a larger matrix.
-struct GatheredRows {
-  const float* base;
-  size_t stride;
-  const int32_t* index;
-  const float* operator()(size_t r) const { return base + static_cast<size_t>(index[r]) * stride; }
-};
-
 /// B(k, n) = rows(k)[n]
 template <class Rows>
 HWY_NOINLINE void PackRows(const Rows rows, size_t K, size_t N, const PanelPlace place) {

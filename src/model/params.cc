@@ -314,6 +314,13 @@ Checkpoint RandomCheckpoint(const ModelConfig& config, uint64_t seed, DType dtyp
   return out;
 }
 
+std::vector<ParamSpec> TrainingParams(const ModelConfig& config) {
+  std::vector<ParamSpec> out;
+  for (ParamSpec& p : ModelParams(config))
+    if (p.in_training) out.push_back(std::move(p));
+  return out;
+}
+
 std::vector<ParamSpec> LoraTargets(const Checkpoint& base) {
   std::vector<ParamSpec> out;
   for (ParamSpec& p : ModelParams(base.config)) {

@@ -32,6 +32,9 @@ struct ParamSpec {
 /// Every parameter of a model, sorted by path (upstream's own order of leaves).
 std::vector<ParamSpec> ModelParams(const ModelConfig& config);
 
+/// Those of them that take part in the training loss.
+std::vector<ParamSpec> TrainingParams(const ModelConfig& config);
+
 /// Named arrays, sorted by path.
 using TensorMap = std::map<std::string, Tensor>;
 

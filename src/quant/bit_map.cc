@@ -1,16 +1,11 @@
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/str_cat.h"
 #include "quant/cq.h"
 
 namespace needle {
 namespace {
-
-std::string_view Trimmed(std::string_view s) {
-  const size_t first = s.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return s.substr(first, s.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 std::vector<std::string_view> Split(std::string_view s, char separator) {
   std::vector<std::string_view> out;

@@ -55,20 +55,4 @@ inline Rows ChainRows(const std::vector<int32_t>& ids, const std::vector<int32_t
   return rows;
 }
 
-/// The QAT numerics of a checkpoint: mode "none", "4", "2", or "map" (its own mixed map, else the
-/// one that the reference set used).
-inline Numerics QatNumerics(const ModelConfig& c, const std::string& mode) {
-  Numerics n;
-  if (mode == "none") return n;
-  n.quantise_weights = true;
-  n.act_bits = c.act_bits;
-  if (c.kv_bits < 8) n.kv_bits = ParseBits(std::to_string(c.kv_bits)).value();
-  const std::string fallback = "default=4,embedding=2,attn.v_proj=3,mhc_phi=1.58";
-  n.bits = BitMap::Parse(mode != "map"           ? mode
-                         : c.weight_bits.empty() ? fallback
-                                                 : c.weight_bits)
-               .value();
-  return n;
-}
-
 }  // namespace needle::test

@@ -10,15 +10,6 @@ namespace {
 
 using namespace test;  // NOLINT
 
-struct Mode {
-  const char* name;
-  double loss;  // relative
-};
-// Codes of activations (and of key/value vectors) flip where a value lies within rounding of an
-// edge; a flip is a whole step. Upstream's float32 against its own float64: 4e-6 (4 bit), 2e-6
-// (2 bit, and 3e-5 by another reading), 9e-5 (mixed with ternary).
-const Mode kModes[] = {{"4", 5e-5}, {"2", 1e-4}, {"map", 5e-4}};
-
 class Qat : public testing::TestWithParam<std::string> {};
 
 TEST_P(Qat, LossAndLoraGradientsAreUpstreamsOnEveryIsa) {
@@ -28,7 +19,7 @@ TEST_P(Qat, LossAndLoraGradientsAreUpstreamsOnEveryIsa) {
   const Batch batch = BatchOf(want.at("ids"), want.at("mask"));
   const Forest forest = batch.Build(Packing::kChain);
   size_t modes = 0;
-  for (const Mode& mode : kModes) {
+  for (const QatMode& mode : kQatModes) {
     const std::string at = std::string(mode.name) + "/";
     if (!want.count(at + "loss")) continue;
     ++modes;

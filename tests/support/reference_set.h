@@ -10,6 +10,7 @@
 
 #include "format/checkpoint.h"
 #include "ops/forest.h"
+#include "quant/numerics.h"
 #include "support/npz.h"
 
 namespace needle::test {
@@ -23,6 +24,32 @@ inline Checkpoint ReferenceModel(const std::string& name) {
   if (!loaded.ok()) throw std::runtime_error(loaded.error().message());
   return *std::move(loaded);
 }
+
+/// The QAT numerics of a checkpoint: mode "none", "4", "2", or "map" (its own mixed map, else the
+/// one that the reference set used).
+inline Numerics QatNumerics(const ModelConfig& c, const std::string& mode) {
+  Numerics n;
+  if (mode == "none") return n;
+  n.quantise_weights = true;
+  n.act_bits = c.act_bits;
+  if (c.kv_bits < 8) n.kv_bits = ParseBits(std::to_string(c.kv_bits)).value();
+  const std::string fallback = "default=4,embedding=2,attn.v_proj=3,mhc_phi=1.58";
+  n.bits = BitMap::Parse(mode != "map"           ? mode
+                         : c.weight_bits.empty() ? fallback
+                                                 : c.weight_bits)
+               .value();
+  return n;
+}
+
+/// A mode of upstream's quantised gradients, and how far a loss may be off (relative). Codes of
+/// activations (and of key/value vectors) flip where a value lies within rounding of an edge; a
+/// flip is a whole step. Upstream's float32 against its own float64: 4e-6 (4 bit), 2e-6 (2 bit,
+/// and 3e-5 by another reading), 9e-5 (mixed with ternary).
+struct QatMode {
+  const char* name;
+  double loss;
+};
+inline constexpr QatMode kQatModes[] = {{"4", 5e-5}, {"2", 1e-4}, {"map", 5e-4}};
 
 /// Rows of an example batch [B, T] of padded ids with loss masks, without the padding.
 struct Batch {

@@ -74,38 +74,26 @@ class CpuBackend final : public Backend {
   TrainState State() const override {
     TrainState state;
     for (const Leaf& leaf : leaves_) {
-      const auto part = [&](const std::vector<float>& all) {
-        return std::vector<float>(
-            all.begin() + static_cast<std::ptrdiff_t>(leaf.offset),
-            all.begin() + static_cast<std::ptrdiff_t>(leaf.offset + leaf.size));
-      };
-      state.values[leaf.name] = part(values_);
-      state.first_moment[leaf.name] = part(first_);
-      state.second_moment[leaf.name] = part(second_);
+      state.values[leaf.name] = Slice(values_, leaf);
+      state.first_moment[leaf.name] = Slice(first_, leaf);
+      state.second_moment[leaf.name] = Slice(second_, leaf);
     }
     return state;
   }
 
   Status SetState(const TrainState& state) override {
-    const std::pair<const std::map<std::string, std::vector<float>>*, std::vector<float>*> parts[] =
-        {{&state.values, &values_},
-         {&state.first_moment, &first_},
-         {&state.second_moment, &second_}};
-    for (const auto& [from, to] : parts) {
-      (void)to;
-      for (const Leaf& leaf : leaves_) {
-        const auto found = from->find(leaf.name);
-        if (found == from->end() || found->second.size() != leaf.size)
-          return Error(Code::kInvalidArgument,
-                       StrCat("the saved training state has ",
-                              found == from->end() ? "no " : "another size of ", leaf.name,
-                              "; it belongs to a run with another base or other LoRA settings"));
-      }
+    std::map<std::string, size_t> sizes;
+    for (const Leaf& leaf : leaves_) sizes[leaf.name] = leaf.size;
+    NEEDLE_TRY(CheckState(state, sizes));
+    const auto restore = [](const std::vector<float>& from, const Leaf& leaf,
+                            std::vector<float>& to) {
+      std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(leaf.offset));
+    };
+    for (const Leaf& leaf : leaves_) {
+      restore(state.values.at(leaf.name), leaf, values_);
+      restore(state.first_moment.at(leaf.name), leaf, first_);
+      restore(state.second_moment.at(leaf.name), leaf, second_);
     }
-    for (const auto& [from, to] : parts)
-      for (const Leaf& leaf : leaves_)
-        std::copy_n(from->at(leaf.name).begin(), leaf.size,
-                    to->begin() + static_cast<std::ptrdiff_t>(leaf.offset));
     Repack();
     return {};
   }
@@ -113,15 +101,11 @@ class CpuBackend final : public Backend {
   std::map<std::string, LoraPair> Lora() const override {
     std::map<std::string, LoraPair> lora;
     for (size_t i = 0; i < specs_.size() && options_.trained == TrainedSet::kLora; ++i) {
-      const auto values = [&](const Leaf& leaf) {
-        return std::vector<float>(
-            values_.begin() + static_cast<std::ptrdiff_t>(leaf.offset),
-            values_.begin() + static_cast<std::ptrdiff_t>(leaf.offset + leaf.size));
-      };
       const Shape& w = specs_[i].shape;
       const int64_t R = options_.lora.rank;
-      lora[specs_[i].path] = {Tensor::FromFloats({w[0], w[1], R}, values(leaves_[2 * i])),
-                              Tensor::FromFloats({w[0], R, w[2]}, values(leaves_[2 * i + 1]))};
+      lora[specs_[i].path] = {
+          Tensor::FromFloats({w[0], w[1], R}, Slice(values_, leaves_[2 * i])),
+          Tensor::FromFloats({w[0], R, w[2]}, Slice(values_, leaves_[2 * i + 1]))};
     }
     return lora;
   }
@@ -138,9 +122,14 @@ class CpuBackend final : public Backend {
   /// The parameters of the training loss; heads and the MTP branch stay out.
   static ParamArrays<float> TrainedOnly(const Checkpoint& base) {
     TensorMap used;
-    for (const ParamSpec& spec : ModelParams(base.config))
-      if (spec.in_training) used[spec.path] = base.params.at(spec.path);
+    for (const ParamSpec& spec : TrainingParams(base.config))
+      used[spec.path] = base.params.at(spec.path);
     return ParamArrays<float>(used);
+  }
+
+  static std::vector<float> Slice(const std::vector<float>& all, const Leaf& leaf) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(leaf.offset);
+    return {begin, begin + static_cast<std::ptrdiff_t>(leaf.size)};
   }
 
   void AddLeaf(std::string name, const std::vector<float>& values) {
@@ -249,17 +238,7 @@ class CpuBackend final : public Backend {
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const Checkpoint& base,
                                                 const CpuBackendOptions& options) {
   NEEDLE_ASSIGN([[maybe_unused]] const Isa isa, ChooseIsa());
-  std::vector<ParamSpec> specs;
-  if (options.trained == TrainedSet::kLora) {
-    specs = LoraTargets(base);
-    if (specs.empty())
-      return Error(Code::kInvalidArgument,
-                   "the base has no attention projection with a weight above 1e-6, so LoRA has "
-                   "nothing to adapt; is this a trained checkpoint?");
-  } else {
-    for (const ParamSpec& spec : ModelParams(base.config))
-      if (spec.in_training) specs.push_back(spec);
-  }
+  NEEDLE_ASSIGN(std::vector<ParamSpec> specs, TrainedParams(base, options.trained));
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(base, std::move(specs), options));
 }
 

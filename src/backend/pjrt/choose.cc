@@ -7,17 +7,13 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/ascii.h"
 #include "base/str_cat.h"
 
 namespace needle::pjrt {
 namespace {
 
-std::string Lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-std::string Trimmed(const std::string& text) {
+std::string WithoutBlanks(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
@@ -26,7 +22,7 @@ std::vector<std::string> Split(const std::string& list, char separator) {
   std::vector<std::string> parts;
   for (size_t at = 0; at <= list.size();) {
     const size_t end = std::min(list.find(separator, at), list.size());
-    const std::string part = Trimmed(list.substr(at, end - at));
+    const std::string part = WithoutBlanks(list.substr(at, end - at));
     if (!part.empty()) parts.push_back(part);
     at = end + 1;
   }
@@ -57,7 +53,7 @@ Error BadVariable(const std::string& name, const std::string& value, const char*
 // ------------------------------------------------------------------ what GPU plugins take
 
 bool IsOff(const std::string& text) {
-  const std::string lower = Lower(text);
+  const std::string lower = AsciiLower(text);
   return lower == "false" || lower == "0";
 }
 
@@ -78,7 +74,7 @@ Result<std::optional<float>> MemoryFraction(const Platform& p) {
 
 Status AddAllocator(const Platform& p, std::vector<NamedValue>& options) {
   const std::string set = p.Env("XLA_PYTHON_CLIENT_ALLOCATOR");
-  const std::string allocator = set.empty() ? "default" : Lower(set);
+  const std::string allocator = set.empty() ? "default" : AsciiLower(set);
   const std::vector<std::string> known = {"default",    "platform", "bfc",
                                           "cuda_async", "vmm",      "address"};
   if (std::count(known.begin(), known.end(), allocator) == 0)
@@ -168,7 +164,7 @@ std::vector<std::string> CudaLibraries(const Candidate& c, const Platform& p) {
 
 /// The kinds that a name stands for; empty for a plugin that only the environment can name.
 std::vector<Kind> KindsOf(const std::string& name) {
-  const std::string lower = Lower(name);
+  const std::string lower = AsciiLower(name);
   if (lower == "gpu") return {Kind::kCuda, Kind::kRocm, Kind::kOneapi};
   if (lower == "mps" || lower == "mtl") return {Kind::kMetal};
   if (lower == "cpu") return {Kind::kCpu};
@@ -266,10 +262,10 @@ Status CheckBackendTarget(const Platform& p) {
 
 Result<Wish> ReadWish(const std::string& device, const Platform& p) {
   Wish wish;
-  std::string text = Trimmed(device);
+  std::string text = WithoutBlanks(device);
   wish.from = "--device";
   if (text.empty() || text == "auto") {
-    text = Trimmed(p.Env("NEEDLE_DEVICE"));
+    text = WithoutBlanks(p.Env("NEEDLE_DEVICE"));
     wish.from = "NEEDLE_DEVICE";
   }
   if (text.empty() || text == "auto") {

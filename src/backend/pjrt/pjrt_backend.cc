@@ -60,8 +60,8 @@ class PjrtBackendImpl final : public PjrtBackend {
   Status Start(const Checkpoint& base) {
     NEEDLE_TRY(UploadState(InitialState(base)));
     if (lora()) {
-      for (const ParamSpec& spec : ModelParams(config_))
-        if (spec.in_training) NEEDLE_TRY(PutFloats("base/" + spec.path, base.params.at(spec.path)));
+      for (const ParamSpec& spec : TrainingParams(config_))
+        NEEDLE_TRY(PutFloats("base/" + spec.path, base.params.at(spec.path)));
       NEEDLE_TRY(Merge(/*all=*/true));
       const std::vector<std::string> kept = programs_.kept_base();
       for (Arrays& device : arrays_)
@@ -132,15 +132,10 @@ class PjrtBackendImpl final : public PjrtBackend {
   }
 
   Status SetState(const TrainState& state) override {
-    for (const auto* part : {&state.values, &state.first_moment, &state.second_moment})
-      for (const auto& [name, spec] : programs_.leaves()) {
-        const auto found = part->find(name);
-        if (found == part->end() || found->second.size() != static_cast<size_t>(spec.elements()))
-          return Error(Code::kInvalidArgument,
-                       StrCat("the saved training state has ",
-                              found == part->end() ? "no " : "another size of ", name,
-                              "; it belongs to a run with another base or other LoRA settings"));
-      }
+    std::map<std::string, size_t> sizes;
+    for (const auto& [name, spec] : programs_.leaves())
+      sizes[name] = static_cast<size_t>(spec.elements());
+    NEEDLE_TRY(CheckState(state, sizes));
     NEEDLE_TRY(UploadState(state));
     return Merge(/*all=*/false);
   }
@@ -394,17 +389,7 @@ Result<std::unique_ptr<PjrtBackend>> MakePjrtBackend(std::shared_ptr<pjrt::Clien
   if (options.devices < 1 || options.devices > found)
     return Error(Code::kInvalidArgument, StrCat(options.devices, " devices are asked for and ",
                                                 client->PlatformName(), " has ", found));
-  std::vector<ParamSpec> specs;
-  if (options.trained == TrainedSet::kLora) {
-    specs = LoraTargets(base);
-    if (specs.empty())
-      return Error(Code::kInvalidArgument,
-                   "the base has no attention projection with a weight above 1e-6, so LoRA has "
-                   "nothing to adapt; is this a trained checkpoint?");
-  } else {
-    for (const ParamSpec& spec : ModelParams(base.config))
-      if (spec.in_training) specs.push_back(spec);
-  }
+  NEEDLE_ASSIGN(std::vector<ParamSpec> specs, TrainedParams(base, options.trained));
   auto backend =
       std::make_unique<PjrtBackendImpl>(std::move(client), base.config, std::move(specs), options);
   NEEDLE_TRY(backend->Start(base));

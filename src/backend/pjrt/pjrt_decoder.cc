@@ -27,13 +27,6 @@ pjrt::ProgramOptions OptionsOf(const Numerics& numerics, hlo::Precision precisio
   return o;
 }
 
-std::vector<ParamSpec> TrainingParams(const ModelConfig& config) {
-  std::vector<ParamSpec> out;
-  for (const ParamSpec& spec : ModelParams(config))
-    if (spec.in_training) out.push_back(spec);
-  return out;
-}
-
 class Decoder final : public PjrtDecoder {
  public:
   Decoder(std::shared_ptr<Client> client, const ModelConfig& config, const Numerics& numerics,

@@ -525,9 +525,10 @@ class Programs::Forward {
 
 Programs::Programs(const ModelConfig& config, std::vector<ParamSpec> targets,
                    ProgramOptions options)
-    : config_(config), targets_(std::move(targets)), options_(std::move(options)) {
-  for (const ParamSpec& spec : ModelParams(config))
-    if (spec.in_training) all_.push_back(spec);
+    : config_(config),
+      targets_(std::move(targets)),
+      all_(TrainingParams(config)),
+      options_(std::move(options)) {
   for (const ParamSpec& spec : all_)
     if (!Contains(kFused, spec.path) && !Contains(kPhi, spec.path))
       used_[spec.path] = Floats(spec.shape);

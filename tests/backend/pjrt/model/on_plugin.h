@@ -44,22 +44,6 @@ inline PjrtBackendOptions SmallPjrtLora() {
   return o;
 }
 
-/// The QAT numerics of a checkpoint: mode "none", "4", "2", or "map" (its own mixed map, else the
-/// one that upstream's arrays were made with).
-inline Numerics QatNumericsOf(const ModelConfig& c, const std::string& mode) {
-  Numerics n;
-  if (mode == "none") return n;
-  n.quantise_weights = true;
-  n.act_bits = c.act_bits;
-  if (c.kv_bits < 8) n.kv_bits = ParseBits(std::to_string(c.kv_bits)).value();
-  const std::string fallback = "default=4,embedding=2,attn.v_proj=3,mhc_phi=1.58";
-  n.bits = BitMap::Parse(mode != "map"           ? mode
-                         : c.weight_bits.empty() ? fallback
-                                                 : c.weight_bits)
-               .value();
-  return n;
-}
-
 /// LoRA factors from arrays "<path>/A" and ".../B" as a state with zero moments.
 inline TrainState StateOf(const Backend& backend, const Npz& arrays, const std::string& prefix) {
   TrainState state = backend.State();

@@ -37,7 +37,7 @@ class PjrtTrajectory : public testing::TestWithParam<TrajectoryCase> {
     run_ = *json::Parse(*text);
     examples_ = ExamplesOf(npz_.at("seqs"), npz_.at("masks"));
     PjrtBackendOptions options = SmallPjrtLora();
-    options.numerics = QatNumericsOf(base_.config, c.mode);
+    options.numerics = QatNumerics(base_.config, c.mode);
     backend_ = MakeOn(CpuClient(CpuPlugin()), base_, options);
     ASSERT_NE(backend_, nullptr);
   }

@@ -10,12 +10,6 @@ namespace {
 
 using namespace test;  // NOLINT
 
-struct Mode {
-  const char* name;
-  double loss;  // relative
-};
-const Mode kModes[] = {{"4", 5e-5}, {"2", 1e-4}, {"map", 5e-4}};
-
 class PjrtQat : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { NEEDLE_NEED_PLUGIN(CpuPlugin()); }
@@ -27,12 +21,12 @@ TEST_P(PjrtQat, LossAndLoraGradientsAreUpstreams) {
   const Checkpoint base = ReferenceModel(GetParam());
   const Forest forest = BatchOf(want.at("ids"), want.at("mask")).Build(Packing::kChain);
   size_t modes = 0;
-  for (const Mode& mode : kModes) {
+  for (const QatMode& mode : kQatModes) {
     const std::string at = std::string(mode.name) + "/";
     if (!want.count(at + "loss")) continue;
     ++modes;
     PjrtBackendOptions options = SmallPjrtLora();
-    options.numerics = QatNumericsOf(base.config, mode.name);
+    options.numerics = QatNumerics(base.config, mode.name);
     const auto backend = MakeOn(CpuClient(CpuPlugin()), base, options);
     ASSERT_NE(backend, nullptr);
     ASSERT_TRUE(backend->SetState(StateOf(*backend, init, "")).ok());
