@@ -37,6 +37,7 @@ class Option {
   Option& NotNegative();                          // >= 0, and finite
   Option& Between(double low, double high);       // both included
   Option& OneOf(std::vector<std::string> words);  // errors list them
+  Option& MayBeEmpty();  // a text that may be ""; every other option refuses that
   Option& Excludes(const Option& other);
   /// What the help shows as the default, where the value's own text is not it.
   Option& Default(const std::string& text);

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "api/base_model_impl.h"
 #include "base/str_cat.h"
 #include "data/examples.h"
 #include "data/jsonl.h"
+#include "grammar/answer_check.h"
 #include "needle/command.h"
 
 namespace needle::cli {
@@ -32,8 +34,34 @@ struct Summary {
   DataReport data;
   size_t refusals = 0, with_system = 0;
   std::map<std::string, size_t> calls;  // by tool
+  std::vector<DataProblem> notes;       // usable, but surely not meant
   std::optional<Lengths> lengths;
 };
+
+constexpr size_t kListedNotes = 20;
+
+// Lines that can be trained on and yet teach what the engine will never do.
+std::vector<DataProblem> Notes(const DataReport& data) {
+  std::vector<DataProblem> notes;
+  grammar::AnswerCheck check;
+  for (const DataExample& e : data.examples) {
+    const auto note = [&](const std::string& what) {
+      notes.push_back({e.line, StrCat(data.name, ":", e.line, ": ", what)});
+    };
+    std::set<std::string> names;
+    for (const Value& tool : e.tools.items()) {
+      const std::optional<std::string> name = ToolName(tool);
+      if (name && !names.insert(*name).second)
+        note(StrCat("two of its tools are called \"", *name,
+                    "\"; the model cannot tell them apart: give each its own name"));
+    }
+    const auto misfit = check.Misfit(e.tools_text, e.tools, e.text.target);
+    if (misfit)
+      note(StrCat("its answer can be trained but never be written by the engine: ", *misfit,
+                  "; correct the answer or the schema"));
+  }
+  return notes;
+}
 
 Summary Summarise(DataReport data) {
   Summary s;
@@ -43,6 +71,7 @@ Summary Summarise(DataReport data) {
     for (const Value& call : e.answers.items())
       if (const Value* name = call.Find("name")) ++s.calls[name->as_string()];
   }
+  s.notes = Notes(data);
   s.data = std::move(data);
   return s;
 }
@@ -85,6 +114,10 @@ void Print(const Summary& s, const CheckArgs& args) {
                           l.longest, l.mean, args.max_len, l.too_long, l.window, l.beyond_window));
   }
   for (const DataProblem& problem : s.data.problems) PrintLine("problem", problem.message);
+  for (size_t i = 0; i < s.notes.size() && i < kListedNotes; ++i) PrintNote(s.notes[i].message);
+  if (s.notes.size() > kListedNotes)
+    PrintNote(fmt::format("and {} more lines like these (--json lists all)",
+                          s.notes.size() - kListedNotes));
   if (n > 0 && s.refusals == 0)
     PrintNote(
         "no example refuses; a model that has never seen \"answers\": [] calls something for "
@@ -93,10 +126,13 @@ void Print(const Summary& s, const CheckArgs& args) {
 
 Value Document(const Summary& s) {
   const auto count = [](size_t v) { return Value::Int(static_cast<int64_t>(v)); };
-  std::vector<Value> problems;
-  for (const DataProblem& problem : s.data.problems)
-    problems.push_back(Value::Object(
-        {{"line", count(problem.line)}, {"message", Value::String(problem.message)}}));
+  const auto listed = [&](const std::vector<DataProblem>& from) {
+    std::vector<Value> list;
+    for (const DataProblem& problem : from)
+      list.push_back(Value::Object(
+          {{"line", count(problem.line)}, {"message", Value::String(problem.message)}}));
+    return Value::Array(std::move(list));
+  };
   Value calls = Value::Object();
   for (const auto& [tool, n] : s.calls) calls.Set(tool, count(n));
   Value lengths;
@@ -115,7 +151,8 @@ Value Document(const Summary& s) {
                         {"with_system", count(s.with_system)},
                         {"calls", std::move(calls)},
                         {"tokens", std::move(lengths)},
-                        {"problems", Value::Array(std::move(problems))}});
+                        {"problems", listed(s.data.problems)},
+                        {"notes", listed(s.notes)}});
 }
 
 Status Run(const CheckArgs& args) {
@@ -128,10 +165,11 @@ Status Run(const CheckArgs& args) {
   Print(summary, args);
   if (JsonMode()) PrintJson(Document(summary));
   const bool too_long = summary.lengths && summary.lengths->too_long > 0;
-  if (args.strict && (!summary.data.problems.empty() || too_long))
+  const size_t found = summary.data.problems.size() + summary.notes.size();
+  if (args.strict && (found > 0 || too_long))
     return Error(
         Code::kCheckFailed,
-        StrCat(args.data, ": ", summary.data.problems.size(), " problems",
+        StrCat(args.data, ": ", found, found == 1 ? " problem" : " problems",
                too_long ? StrCat(", ", summary.lengths->too_long, " examples too long") : ""));
   return {};
 }
@@ -148,7 +186,8 @@ void AddData(Options& app, Command* chosen) {
                                   "count tokens for this base: a file or \"bundled\"");
   c.AddTokenizer(&args->base.tokenizer);
   c.Add("--max-len", &args->max_len, "most tokens of an example").Positive();
-  c.Flag("--strict", &args->strict, "exit with 3 when there is a problem");
+  c.Flag("--strict", &args->strict,
+         "exit with 3 when there is a problem, or an answer that the engine could never write");
   c.AddJson();
   c.Runs(chosen, [args, checkpoint] {
     args->with_lengths = checkpoint.given();

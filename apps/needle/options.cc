@@ -2,8 +2,10 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "needle/command.h"
 
@@ -26,8 +28,21 @@ void AddCommands(Options& app, Command* chosen) {
 }
 
 template <class T>
-Option AddTo(CLI::App* app, const std::string& name, T* value, const std::string& help) {
-  return Option(app->add_option(name, *value, help)->take_last()->capture_default_str());
+CLI::Option* AddTo(CLI::App* app, const std::string& name, T* value, const std::string& help) {
+  return app->add_option(name, *value, help)->take_last()->capture_default_str();
+}
+
+/// Refuses what the parser would turn into another number: "-1", or one beyond T.
+template <class T>
+Option WholeNumber(CLI::Option* option) {
+  option->check([](const std::string& text) {
+    T value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size()) return std::string();
+    return fmt::format("\"{}\" is no whole number from 0 to {}", text,
+                       std::numeric_limits<T>::max());
+  });
+  return Option(option);
 }
 
 /// Whether `text` is a number of which `holds` is true; NaN never is.
@@ -73,6 +88,10 @@ Option& Option::OneOf(std::vector<std::string> words) {
   option_->check(CLI::IsMember(std::move(words)));
   return *this;
 }
+Option& Option::MayBeEmpty() {
+  option_->get_validator("not-empty")->active(false);
+  return *this;
+}
 Option& Option::Excludes(const Option& other) {
   option_->excludes(other.option_);
   return *this;
@@ -86,30 +105,37 @@ bool Option::given() const { return option_->count() > 0; }
 Option Options::Add(const std::string& name, std::string* value, const std::string& help) {
   CLI::Option* option = app_->add_option(name, *value, help)->take_last();  // as argparse does
   if (!value->empty()) option->capture_default_str();
+  // An empty value is most often a script's unset variable; it must not quietly mean the default.
+  option->check(CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? std::string("an empty text; give a value, or leave the option out")
+                            : std::string();
+      },
+      "", "not-empty"));
   return Option(option);
 }
 Option Options::Add(const std::string& name, int* value, const std::string& help) {
-  return AddTo(app_, name, value, help);
+  return Option(AddTo(app_, name, value, help));
 }
 Option Options::Add(const std::string& name, long* value, const std::string& help) {  // NOLINT
-  return AddTo(app_, name, value, help);
+  return Option(AddTo(app_, name, value, help));
 }
 Option Options::Add(const std::string& name, long long* value, const std::string& help) {  // NOLINT
-  return AddTo(app_, name, value, help);
+  return Option(AddTo(app_, name, value, help));
 }
 Option Options::Add(const std::string& name, unsigned long* value,  // NOLINT
                     const std::string& help) {
-  return AddTo(app_, name, value, help);
+  return WholeNumber<unsigned long>(AddTo(app_, name, value, help));  // NOLINT
 }
 Option Options::Add(const std::string& name, unsigned long long* value,  // NOLINT
                     const std::string& help) {
-  return AddTo(app_, name, value, help);
+  return WholeNumber<unsigned long long>(AddTo(app_, name, value, help));  // NOLINT
 }
 Option Options::Add(const std::string& name, float* value, const std::string& help) {
-  return AddTo(app_, name, value, help);
+  return Option(AddTo(app_, name, value, help));
 }
 Option Options::Add(const std::string& name, double* value, const std::string& help) {
-  return AddTo(app_, name, value, help);
+  return Option(AddTo(app_, name, value, help));
 }
 Option Options::Flag(const std::string& name, bool* value, const std::string& help) {
   return Option(app_->add_flag(name, *value, help));

@@ -134,7 +134,7 @@ void AddRun(Options& app, Command* chosen) {
   const Option checkpoint = AddModelOptions(c, &args->model);
   c.Add("--tools", &args->tools, "JSON list of tools; without it the query itself is the prompt");
   const Option query = c.Add("--query", &args->query, "without it queries are read from stdin");
-  c.Add("--system", &args->system, "text before everything else");
+  c.Add("--system", &args->system, "text before everything else").MayBeEmpty();
   c.Add("--max-len", &args->max_len, "most tokens to write").Positive();
   c.Add("--seed", &args->seed, "has no effect at temperature 0");
   c.Add("--temperature", &args->temperature, "only 0 is possible");

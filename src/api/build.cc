@@ -1,3 +1,5 @@
+#include <set>
+
 #include "api/adapted.h"
 #include "api/base_model_impl.h"
 #include "base/file.h"
@@ -22,6 +24,21 @@ Error OtherBits(const std::string& asked, const std::string& trained) {
                StrCat("the adapter was trained for ", trained, ", but --bits ", asked,
                       " would run it in other numerics; leave --bits out, or fine-tune again with "
                       "the --qat-bits that you want"));
+}
+
+// Refuses a map that names a tensor which the archive does not hold in codes: most likely a typo,
+// and what it was meant for would get the default width.
+Status CheckNames(const BitMap& bits, const CactModel& archive) {
+  std::set<std::string> names;  // layers share theirs
+  for (const CactTensor& tensor : archive.tensors)
+    if (tensor.type == CactType::kCodes) names.insert(CanonicalName(tensor.name));
+  const std::vector<std::string> unused = bits.Unused({names.begin(), names.end()});
+  if (unused.empty()) return {};
+  std::string known;
+  for (const std::string& name : names) known += StrCat(known.empty() ? "" : ", ", name);
+  return Error(Code::kInvalidArgument,
+               StrCat("--bits ", bits.text(), ": \"", unused.front(),
+                      "\" begins the name of no quantised tensor of this model; they are ", known));
 }
 
 }  // namespace
@@ -50,6 +67,7 @@ Result<BuildReport> Build(const BaseModel& base, const BuildOptions& options) {
   NEEDLE_ASSIGN(const std::vector<uint8_t> bytes,
                 EncodeCact(model.merged, bits.bits, base.impl().tokenizer.ToBlob()));
   NEEDLE_ASSIGN(const CactModel archive, CactModel::FromBytes(bytes, report.path));
+  if (!options.bits.empty()) NEEDLE_TRY(CheckNames(bits.bits, archive));
   NEEDLE_TRY(WriteFileAtomically(report.path, bytes));
   report.bytes = bytes.size();
   report.tensors = archive.tensors.size();

@@ -1,6 +1,5 @@
 #include "data/jsonl.h"
 
-#include <optional>
 #include <set>
 
 #include "base/file.h"
@@ -132,7 +131,7 @@ class LineReader {
     if (!ReadList("tools", *tools, kFix, list)) return false;
     bool good = true;
     for (size_t i = 0; i < list.items().size(); ++i) {
-      if (NameOfTool(list.items()[i])) continue;
+      if (ToolName(list.items()[i])) continue;
       Problem("tool ", i + 1,
               " has no \"name\"; each tool needs a \"name\" and a JSON schema in "
               "\"parameters\" (an empty object is fine)");
@@ -152,20 +151,11 @@ class LineReader {
                     list);
   }
 
-  /// A tool's name; chat APIs put it into "function".
-  static std::optional<std::string> NameOfTool(const json::Value& tool) {
-    const json::Value* name = tool.Find("name");
-    const json::Value* function = tool.Find("function");
-    if (name == nullptr && function != nullptr) name = function->Find("name");
-    if (name == nullptr || !name->is_string() || name->as_string().empty()) return std::nullopt;
-    return name->as_string();
-  }
-
   /// `tools` is nullptr when they could not be read, so that nothing can be said about names.
   void CheckCalls(const json::Value& calls, const json::Value* tools) {
     std::set<std::string> declared;
     if (tools != nullptr)
-      for (const json::Value& tool : tools->items()) declared.insert(*NameOfTool(tool));
+      for (const json::Value& tool : tools->items()) declared.insert(*ToolName(tool));
     for (size_t i = 0; i < calls.items().size(); ++i)
       CheckCall(i + 1, calls.items()[i], tools == nullptr ? nullptr : &declared);
   }
@@ -199,6 +189,14 @@ class LineReader {
 };
 
 }  // namespace
+
+std::optional<std::string> ToolName(const json::Value& tool) {
+  const json::Value* name = tool.Find("name");
+  const json::Value* function = tool.Find("function");
+  if (name == nullptr && function != nullptr) name = function->Find("name");
+  if (name == nullptr || !name->is_string() || name->as_string().empty()) return std::nullopt;
+  return name->as_string();
+}
 
 DataReport ReadData(std::string_view text, const std::string& name) {
   DataReport report;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,9 @@ enum class BadLines {
   kStop,  // an error that lists the first twenty
   kSkip,  // go on with the others; the report keeps the problems
 };
+
+/// A tool's name; chat APIs put it into "function". Nothing when there is none, or an empty one.
+std::optional<std::string> ToolName(const json::Value& tool);
 
 /// Reads the text of a data file. Never fails: what is wrong is in the report.
 DataReport ReadData(std::string_view text, const std::string& name);

@@ -235,9 +235,11 @@ class Reader {
     for (size_t i = 0; i < std::min<size_t>(r.dims, 4); ++i) shape.push_back(r.shape[i]);
     bool rest_is_zero = r.zero == 0;
     for (size_t i = shape.size(); i < 4; ++i) rest_is_zero = rest_is_zero && r.shape[i] == 0;
-    if (r.dims != wanted.shape.size() || shape != wanted.shape || !rest_is_zero)
+    if (r.dims != wanted.shape.size() || shape != wanted.shape)
       return Wrong(wanted, "has shape ", ToText(shape), " in ", int{r.dims},
                    " dimensions; the header asks for ", ToText(wanted.shape));
+    if (!rest_is_zero)
+      return Wrong(wanted, "has numbers where its record must be zero; the file is damaged");
     return {};
   }
 

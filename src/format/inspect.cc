@@ -173,6 +173,7 @@ Result<FileDescription> DescribeTokenizer(Bytes bytes, const std::string& path) 
   const bool proto = !bytes.empty() && bytes[0] == kProtobufField1;
   const Result<Tokenizer> tokenizer =
       proto ? Tokenizer::FromModelProto(bytes, path) : Tokenizer::FromBlob(bytes, path);
+  if (!tokenizer.ok() && proto) return tokenizer.error();
   if (!tokenizer.ok())
     return Error(Code::kCorruptFile,
                  StrCat(path,
@@ -185,6 +186,7 @@ Result<FileDescription> DescribeTokenizer(Bytes bytes, const std::string& path) 
 }
 
 Result<FileDescription> DescribeBytes(Bytes bytes, const std::string& path) {
+  if (bytes.empty()) return Error(Code::kCorruptFile, StrCat(path, ": the file is empty"));
   switch (KindOfBytes(bytes)) {
     case FileKind::kPickle: {
       NEEDLE_ASSIGN(FileDescription out, DescribePickle(bytes, path));

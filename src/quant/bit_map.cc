@@ -111,6 +111,15 @@ BitMap BitMap::Uniform(Bits bits) {
   return map;
 }
 
+std::vector<std::string> BitMap::Unused(const std::vector<std::string>& names) const {
+  std::vector<std::string> unused;
+  for (const auto& entry : entries_)
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return StartsWith(name, entry.first); }))
+      unused.push_back(entry.first);
+  return unused;
+}
+
 Bits BitMap::For(std::string_view path) const {
   const std::string name = CanonicalName(path);
   size_t longest = 0;

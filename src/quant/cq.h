@@ -69,6 +69,8 @@ class BitMap {
   /// Width of a parameter by its tree path ("stack/.../q_proj/kernel") or archive name: the entry
   /// whose canonical key is the longest prefix of the canonical name.
   Bits For(std::string_view path) const;
+  /// The canonical keys that are the prefix of no name in `names` (canonical): misspelt ones.
+  std::vector<std::string> Unused(const std::vector<std::string>& names) const;
   bool uniform() const { return entries_.empty(); }
   Bits fallback() const { return default_; }
   const std::string& text() const { return text_; }

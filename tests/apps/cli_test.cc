@@ -281,6 +281,34 @@ TEST(Journey, FromRandomWeightsToAnswers) {
   EXPECT_EQ(OneDocument(checked).Find("examples")->as_int64(), 13);
 }
 
+TEST(DataCheck, NamesAnswersThatTheEngineCouldNeverWrite) {
+  const Workplace w;
+  const std::string tool =
+      R"({"name":"f","parameters":{"type":"object","properties":{"x":{"type":"string"}}}})";
+  const auto line = [&](const std::string& tools, const std::string& answers) {
+    return R"({"query":"q","tools":[)" + tools + R"(],"answers":)" + answers + "}\n";
+  };
+  Write(w.File("d.jsonl"),
+        line(tool, R"([{"name":"f","arguments":{"x":"a"}}])") +
+            line(tool, R"([{"name":"f","arguments":{"y":"a"}}])") +
+            line(tool, R"([{"arguments":{"x":"a"},"name":"f"}])") +
+            line(tool + "," + tool, R"([{"name":"f","arguments":{"x":"a"}}])") +
+            line(R"({"name":"g","parameters":{"type":"no-such"}})", "[]") +
+            line(tool, R"("[{\"name\": \"f\", \"arguments\": {\"x\": \"a\"}}]")") +
+            line(tool, "[]"));
+  const Finished f = w.Needle({"data", "check", "d.jsonl", "--json"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  const json::Value document = OneDocument(f);
+  EXPECT_EQ(document.Find("examples")->as_int64(), 7) << "all of them can be trained on";
+  std::vector<int64_t> lines;
+  for (const json::Value& note : document.Find("notes")->items())
+    lines.push_back(note.Find("line")->as_int64().value_or(0));
+  EXPECT_EQ(lines, (std::vector<int64_t>{2, 3, 4, 5, 6})) << f.err;
+  EXPECT_NE(f.err.find("d.jsonl:2"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find(R"(after [{"name":"f","arguments":{)"), std::string::npos) << f.err;
+  EXPECT_EQ(w.Needle({"data", "check", "d.jsonl", "--strict"}).status, 3);
+}
+
 TEST(Journey, TheBundledBaseNeedsNoFile) {
   const Workplace w;
   ASSERT_EQ(w.Needle({"build", "bundled"}).status, 0);
@@ -300,6 +328,9 @@ TEST(Build, RefusesAnotherWidthThanTheTrainedOne) {
   EXPECT_EQ(w.Needle({"build", "base.pkl", "--lora", "a.pkl", "--bits", "4"}).status, 0);
   EXPECT_TRUE(Exists(w.File("base.cact"))) << "the default name is the checkpoint's stem";
   EXPECT_EQ(w.Needle({"build", "base.pkl", "--bits", "5"}).status, 2);
+  const Finished typo = w.Needle({"build", "base.pkl", "--bits", "default=4,embeding=2"});
+  EXPECT_EQ(typo.status, 2);
+  EXPECT_NE(typo.err.find("\"embeding\""), std::string::npos) << typo.err;
   const Finished mixed = w.Needle(
       {"build", "base.pkl", "--bits", "default=4,embedding=2,mhc_phi=1.58", "--out", "m.cact"});
   EXPECT_EQ(mixed.status, 0) << mixed.err;

@@ -30,6 +30,10 @@ TEST(Hostile, NumbersThatMakeNoSenseAreRefusedWithASentence) {
                                                         {"--threads", "2147483647"},
                                                         {"--threads", "-1"},
                                                         {"--epochs", "0"},
+                                                        {"--seed", "-1"},
+                                                        {"--seed", "18446744073709551616"},
+                                                        {"--seed", "1e3"},
+                                                        {"--max-len", "99999999999999999999999"},
                                                         {"--val-split", "nan"}}) {
     const Finished f = w.Needle(Workplace::Finetune({option, value}));
     EXPECT_EQ(f.status, 2) << option << " " << value << " " << f.err;
@@ -49,6 +53,27 @@ TEST(Hostile, NumbersThatMakeNoSenseAreRefusedWithASentence) {
     EXPECT_EQ(w.Needle(a).status, 2) << more[0] << " " << more[1];
     EXPECT_FALSE(Exists(w.File("p.pkl"))) << more[0];
   }
+}
+
+TEST(Hostile, AnEmptyValueDoesNotQuietlyMeanTheDefault) {
+  const Workplace w;
+  for (const char* option : {"--out", "--device", "--tokenizer", "--log", "--qat-bits", "--val"})
+    ExpectRefused(w, Workplace::Finetune({option, ""}), "an empty text");
+  ExpectRefused(w, {"build", "base.pkl", "--lora", ""}, "an empty text");
+  EXPECT_EQ(w.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
+  const Finished f = w.Needle({"run", "m.cact", "--system", "", "--query", "hi", "--max-len", "1"});
+  EXPECT_EQ(f.err.find("an empty text"), std::string::npos) << f.err;
+}
+
+TEST(Hostile, AnEmptyOrHalfFileIsNamedAsWhatItIs) {
+  const Workplace w;
+  Write(w.File("none"), "");
+  ExpectRefused(w, {"inspect", "none"}, "none: the file is empty");
+  Write(w.File("half.model"), Contents(w.File("tokenizer.model")).substr(0, 100));
+  const Finished f = w.Needle({"inspect", "half.model"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_EQ(f.err.find("half.model", f.err.find("half.model") + 1), std::string::npos)
+      << "the name once is enough: " << f.err;
 }
 
 TEST(Hostile, NoOutputIsWrittenOverAnInput) {

@@ -164,7 +164,7 @@ TEST_F(Inspect, SaysWhenAFileIsOfNoKnownKind) {
   const std::string sentence = error_of(
       Write("text", std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
   EXPECT_NE(sentence.find("is no checkpoint, adapter"), std::string::npos) << sentence;
-  EXPECT_NE(error_of(Write("empty", {})).find("is no checkpoint"), std::string::npos);
+  EXPECT_NE(error_of(Write("empty", {})).find("the file is empty"), std::string::npos);
   EXPECT_EQ(DescribeFile("no/such").error().code(), Code::kNotFound);
   std::vector<uint8_t> cut = *ReadFile(Golden("tiny/adapter_4.pkl"));
   cut.resize(cut.size() / 2);
