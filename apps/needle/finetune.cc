@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
 #include <vector>
 
 #include "base/file.h"
-#include "base/native_path.h"
 #include "needle/command.h"
 #include "needle/profile_report.h"
+#include "needle/training_output.h"
 
 namespace needle::cli {
 namespace {
@@ -30,52 +29,10 @@ Value Number(double v) { return Value::Float(v); }
 Value Number(float v) { return Value::Float(double{v}); }
 Value Count(size_t v) { return Value::Int(static_cast<int64_t>(v)); }
 
-/// The file of --log: a JSON line a step and one an epoch.
-class StepLog {
- public:
-  Status Open(const std::string& path, bool append) {
-    if (path.empty()) return {};
-    path_ = path;
-    file_.open(NativePath(path), append ? std::ios::app : std::ios::trunc);
-    if (!file_) return Error(Code::kInvalidArgument, path + ": cannot be opened to write the log");
-    return {};
-  }
-  void Write(const FinetuneStep& s) {
-    if (!file_.is_open()) return;
-    std::vector<Value> rows;
-    for (const int32_t row : s.rows) rows.push_back(Value::Int(row));
-    Line(Value::Object({{"step", Value::Int(s.step)},
-                        {"epoch", Value::Int(s.epoch)},
-                        {"loss", Number(s.loss)},
-                        {"lr", Number(s.lr)},
-                        {"grad_norm", Number(s.grad_norm)},
-                        {"rows", Value::Array(std::move(rows))},
-                        {"target_tokens", Value::Int(static_cast<int64_t>(s.target_tokens))},
-                        {"tokens_computed", Count(s.tokens_computed)},
-                        {"seconds", Number(s.seconds)}}));
-  }
-  void Write(const FinetuneEpoch& e) {
-    if (!file_.is_open()) return;
-    Line(Value::Object({{"epoch", Value::Int(e.epoch)},
-                        {"val_loss", e.val_loss ? Number(*e.val_loss) : Value::Null()}}));
-  }
-  /// Whether every line could be written.
-  Status Close() {
-    if (!file_.is_open()) return {};
-    file_.close();
-    if (!file_) return Error(Code::kIo, path_ + ": the log could not be written whole");
-    return {};
-  }
-
- private:
-  void Line(const Value& value) { file_ << json::Dump(value) << '\n' << std::flush; }
-  std::string path_;
-  std::ofstream file_;
-};
-
 class Printer final : public FinetuneObserver {
  public:
-  Printer(const FinetuneArgs& args, int window) : args_(args), window_(window) {}
+  Printer(const FinetuneArgs& args, int window)
+      : args_(args), window_(window), output_(args.options.batch_size) {}
 
   void OnData(const FinetuneData& d) override {
     PrintLine("data", fmt::format("{} examples  seq_len {}  cap {}", d.examples, d.seq_len,
@@ -97,43 +54,22 @@ class Printer final : public FinetuneObserver {
     PrintLine("schedule", fmt::format("{} steps  warmup {}  cosine decay  clip 1.0", s.total_steps,
                                       s.warmup_steps));
     if (s.first_step > 0) PrintLine("resumed", fmt::format("after step {}", s.first_step));
-    log_status_ = log_.Open(args_.log, args_.options.resume);
-    started_ = Now();
+    output_.Start(args_.log, args_.options.resume, s.first_step);
   }
 
-  void OnStep(const FinetuneStep& s) override {
-    log_.Write(s);
-    const int64_t every = std::max<int64_t>(1, s.total / 50);
-    if (s.step % every == 0) {
-      bar_.Clear();
-      PrintLine("step", fmt::format("{}/{}  loss {:.4f}", s.step, s.total, s.loss));
-    }
-    const double seconds = Now() - started_;
-    const auto done = static_cast<double>(s.step - start_.first_step);
-    const auto batch = static_cast<double>(args_.options.batch_size);
-    bar_.Show(fmt::format("{}  {:.1f} examples/s  {} left", Bar(s.step, s.total),
-                          done * batch / seconds,
-                          Duration(seconds / done * static_cast<double>(s.total - s.step))));
-  }
+  void OnStep(const FinetuneStep& s) override { output_.OnStep(s); }
 
   void OnEpoch(const FinetuneEpoch& e) override {
-    log_.Write(e);
-    bar_.Clear();
-    PrintLine("epoch", fmt::format("{}/{}  loss {:.4f}{}", e.epoch, e.epochs, e.loss,
-                                   e.val_loss ? fmt::format("  val {:.4f}", *e.val_loss) : ""));
+    output_.OnEpoch(e);
     epochs_.push_back(
         Value::Object({{"epoch", Value::Int(e.epoch)},
                        {"loss", Number(e.loss)},
                        {"val_loss", e.val_loss ? Number(*e.val_loss) : Value::Null()}}));
   }
 
-  bool ShouldStop() override { return StopRequested() || !log_status_.ok(); }
+  bool ShouldStop() override { return output_.ShouldStop(); }
 
-  Status Finish() {
-    bar_.Clear();
-    NEEDLE_TRY(log_status_);
-    return log_.Close();
-  }
+  Status Finish() { return output_.Finish(); }
 
   Value Document(const BaseModel& base, const FinetuneReport& r) const {
     return Value::Object({{"success", Value::Bool(!r.interrupted)},
@@ -191,10 +127,7 @@ class Printer final : public FinetuneObserver {
   int window_;
   FinetuneStart start_;
   FinetuneData data_;
-  StepLog log_;
-  Status log_status_;
-  ProgressLine bar_;
-  double started_ = 0;
+  TrainingOutput output_;
   std::vector<Value> epochs_;
 };
 

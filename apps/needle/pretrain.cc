@@ -2,11 +2,8 @@
 // checkpoint), on target tokens plus a light language-model term over the prompt.
 #include <fmt/core.h>
 
-#include <fstream>
-
 #include "backend/cpu/cpu_backend.h"
 #include "base/file.h"
-#include "base/native_path.h"
 #include "data/examples.h"
 #include "data/jsonl.h"
 #include "format/checkpoint.h"
@@ -14,6 +11,7 @@
 #include "json/json.h"
 #include "model/copy_head.h"
 #include "needle/command.h"
+#include "needle/training_output.h"
 #include "text/tokenizer.h"
 #include "train/trainer.h"
 
@@ -30,38 +28,23 @@ struct PretrainArgs {
   bool resume = false, copy_head = false;
 };
 
-class PrintProgress final : public TrainObserver {
+class Printer final : public TrainObserver {
  public:
-  explicit PrintProgress(const std::string& log) {
-    if (!log.empty()) log_.open(NativePath(log), std::ios::app);
-  }
+  explicit Printer(const PretrainArgs& args) : args_(args), output_(args.batch_size) {}
   void OnStart(const TrainPlan& plan) override {
-    PrintLine(
-        "schedule",
-        fmt::format(
-            "{} steps  warmup {}  cosine decay  clip 1.0{}", plan.total_steps, plan.warmup_steps,
-            plan.first_step ? fmt::format("  resumed after step {}", plan.first_step) : ""));
+    PrintLine("schedule", fmt::format("{} steps  warmup {}  cosine decay  clip 1.0",
+                                      plan.total_steps, plan.warmup_steps));
+    if (plan.first_step > 0) PrintLine("resumed", fmt::format("after step {}", plan.first_step));
+    output_.Start(args_.log, args_.resume, plan.first_step);
   }
-  void OnStep(const StepEvent& e) override {
-    const int64_t every = std::max<int64_t>(1, e.total / 200);
-    if (log_)
-      log_ << fmt::format(
-                  "{{\"step\":{},\"epoch\":{},\"loss\":{},\"lr\":{},\"grad_norm\":{},\"tokens_"
-                  "computed\":{},"
-                  "\"seconds\":{:.4f}}}\n",
-                  e.step, e.epoch, e.loss, e.lr, e.grad_norm, e.tokens_computed, e.seconds)
-           << std::flush;
-    if (e.step % every == 0 || e.step == e.total)
-      PrintLine("step", fmt::format("{}/{}  loss {:.4f}", e.step, e.total, e.loss));
-  }
-  void OnEpoch(const EpochEvent& e) override {
-    PrintLine("epoch", fmt::format("{}/{}  loss {:.4f}{}", e.epoch, e.epochs, e.loss,
-                                   e.val_loss ? fmt::format("  val {:.4f}", *e.val_loss) : ""));
-  }
-  bool ShouldStop() override { return StopRequested(); }
+  void OnStep(const StepEvent& e) override { output_.OnStep(e); }
+  void OnEpoch(const EpochEvent& e) override { output_.OnEpoch(e); }
+  bool ShouldStop() override { return output_.ShouldStop(); }
+  Status Finish() { return output_.Finish(); }
 
  private:
-  std::ofstream log_;
+  const PretrainArgs& args_;
+  TrainingOutput output_;
 };
 
 Result<Checkpoint> StartingPoint(const PretrainArgs& args, const Tokenizer& tokenizer) {
@@ -136,10 +119,14 @@ Status Run(const PretrainArgs& args) {
   options.adamw = backend_options.adamw;
   options.state_path = args.out + ".state";
   options.resume = args.resume;
-  PrintProgress observer(args.log);
+  NEEDLE_TRY(CheckWritable(args.log));
+  Printer printer(args);
   CatchStopSignals();
-  NEEDLE_ASSIGN(const TrainOutcome outcome,
-                Train(*backend, data.examples, held.examples, options, observer));
+  const Result<TrainOutcome> trained =
+      Train(*backend, data.examples, held.examples, options, printer);
+  const Status logged = printer.Finish();
+  NEEDLE_ASSIGN(const TrainOutcome outcome, trained);
+  NEEDLE_TRY(logged);
   for (auto& [path, tensor] : backend->Params()) model.params[path] = tensor;
   for (auto& [path, tensor] : model.params) tensor = tensor.As(DType::kF16);
   model.step = outcome.steps_done;
