@@ -10,6 +10,8 @@
 #define NEEDLE_KERNELS_GEMM_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -69,12 +71,16 @@ HWY_INLINE void TileStoreN(TileVec v, float* p, size_t n) { StoreN(v, p, n); }
 inline constexpr size_t kPanelWidth = kPanelVectors * kTileLanes;
 inline constexpr size_t kKBlock = 512;
 inline constexpr size_t kCopyRow = kKBlock + 16;  // a row of A, copied: not a multiple of a page
+inline constexpr size_t kCacheLineFloats = 16;
+inline constexpr size_t kCopies = 4;         // slivers of A copied at once
+inline constexpr size_t kPrefetchRows = 16;  // rows of a panel from the one in use to the one
+                                             // that is asked for
 
 /// Rows of A times panels of B.
 struct Sliver {
   size_t K;        // depth of this product
-  const float* a;  // A(i, k) = a[i * a_row + k * a_k]
-  size_t a_row, a_k;
+  const float* a;  // A(i, k) = a[i * row + k * step]: see enum A
+  size_t a_row;
   const float* b;  // panels, panel_stride floats apart
   size_t panel_stride;
   size_t N;  // columns; the last panel may be partly used
@@ -83,8 +89,15 @@ struct Sliver {
   bool accumulate;
 };
 
+/// How A lies in memory. Strides that the compiler knows keep address arithmetic out of the loop.
+enum class A {
+  kInPlace,  // step 1, rows a_row apart
+  kRows,     // step 1, rows kCopyRow apart
+  kColumns,  // step kMaxRows, rows 1 apart
+};
+
 /// R rows times P panels, of which V vectors each are used; `width` columns are stored.
-template <size_t R, size_t P, size_t V>
+template <A kA, size_t R, size_t P, size_t V>
 HWY_INLINE void Tile(const Sliver& s, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                      size_t width) {
   TileVec sum[R][P * V];
@@ -94,15 +107,22 @@ HWY_INLINE void Tile(const Sliver& s, const float* HWY_RESTRICT b, float* HWY_RE
     for (size_t v = 0; v < P * V; ++v) sum[i][v] = TileZero();
   }
   const float* HWY_RESTRICT a = s.a;
-  const size_t a_row = s.a_row, a_k = s.a_k, panel_stride = s.panel_stride;
-  for (size_t k = 0; k < s.K; ++k, a += a_k, b += kPanelWidth) {
+  constexpr size_t kStep = kA == A::kColumns ? kMaxRows : 1;
+  const size_t row_stride = kA == A::kInPlace ? s.a_row : kA == A::kRows ? kCopyRow : 1;
+  const size_t panel_stride = s.panel_stride;
+  for (size_t k = 0; k < s.K; ++k, a += kStep, b += kPanelWidth) {
+    if constexpr (P == 1 && V == kPanelVectors) {
+      // A panel does not fit the first-level cache, and the hardware looks ahead too little.
+      for (size_t i = 0; i < kPanelWidth; i += kCacheLineFloats)
+        hwy::Prefetch(b + kPrefetchRows * kPanelWidth + i);
+    }
     TileVec row[P * V];
     NEEDLE_UNROLL
     for (size_t v = 0; v < P * V; ++v)
       row[v] = TileLoad(b + (v / V) * panel_stride + (v % V) * kTileLanes);
     NEEDLE_UNROLL
     for (size_t i = 0; i < R; ++i) {
-      const TileVec x = TileSplat(a[i * a_row]);
+      const TileVec x = TileSplat(a[i * row_stride]);
       NEEDLE_UNROLL
       for (size_t v = 0; v < P * V; ++v) sum[i][v] = TileMulAdd(x, row[v], sum[i][v]);
     }
@@ -133,53 +153,96 @@ constexpr size_t PanelsAtOnce(size_t rows) {
   return panels >= 4 ? 4 : panels >= 2 ? 2 : 1;
 }
 
-template <size_t R>
+template <A kA, size_t R>
 HWY_NOINLINE void RunSliver(const Sliver& s) {
   constexpr size_t P = PanelsAtOnce(R);
   size_t n = 0;
   const float* b = s.b;
   if constexpr (P > 1) {
     for (; n + (P - 1) * kPanelWidth < s.N; n += P * kPanelWidth, b += P * s.panel_stride)
-      Tile<R, P, kPanelVectors>(s, b, s.c + n, s.N - n);
+      Tile<kA, R, P, kPanelVectors>(s, b, s.c + n, s.N - n);
   }
   for (; n < s.N; n += kPanelWidth, b += s.panel_stride) {
     if (s.N - n <= kTileLanes) {
-      Tile<R, 1, 1>(s, b, s.c + n, s.N - n);
+      Tile<kA, R, 1, 1>(s, b, s.c + n, s.N - n);
     } else {
-      Tile<R, 1, kPanelVectors>(s, b, s.c + n, s.N - n);
+      Tile<kA, R, 1, kPanelVectors>(s, b, s.c + n, s.N - n);
     }
   }
 }
 
-using SliverFunction = void (*)(const Sliver&);
-template <size_t... kIndex>
-HWY_INLINE SliverFunction SliverFor(size_t rows, std::index_sequence<kIndex...>) {
-  static constexpr SliverFunction kFunctions[] = {&RunSliver<kIndex + 1>...};
-  return kFunctions[rows - 1];
+template <A kA, size_t... kIndex>
+HWY_INLINE void RunRows(size_t rows, const Sliver& s, std::index_sequence<kIndex...>) {
+  static constexpr void (*kFunctions[])(const Sliver&) = {&RunSliver<kA, kIndex + 1>...};
+  kFunctions[rows - 1](s);
 }
+template <A kA>
 HWY_INLINE void RunRows(size_t rows, const Sliver& s) {
-  SliverFor(rows, std::make_index_sequence<kMaxRows>())(s);
+  RunRows<kA>(rows, s, std::make_index_sequence<kMaxRows>());
 }
 
-/// Copies A(i, k), i < rows, k < K into `copy` and points the sliver at it. Rows a multiple of a
-/// page apart evict each other from the cache, and so do columns of a wide matrix. `readable`: rows
-/// of A from this one on.
-HWY_INLINE void CopySliver(size_t rows, size_t readable, Sliver& s, float* copy) {
-  if (s.a_row == 1) {  // columns of a row-major matrix: k outermost
-    for (size_t k = 0; k < s.K; ++k) {
-      const float* from = s.a + k * s.a_k;
-      float* to = copy + k * kMaxRows;
-      size_t i = 0;
-      // Whole vectors where A has that many rows; what is too much is written over by the next k.
-      for (; i < rows && i + kLanes <= readable; i += kLanes) Store(Load(from + i), to + i);
-      for (; i < rows; ++i) to[i] = from[i];
-    }
-    s.a_k = kMaxRows;
-  } else {
-    for (size_t i = 0; i < rows; ++i) CopyFloats(s.a + i * s.a_row, copy + i * kCopyRow, s.K);
-    s.a_row = kCopyRow;
+/// Copies A(i, k) = a[i * a_row + k * a_k], i < rows, k < K. `readable`: rows of A from this one
+/// on.
+template <A kA>
+HWY_INLINE void CopyRows(size_t rows, size_t readable, size_t K, const float* a, size_t a_row,
+                         size_t a_k, float* copy) {
+  if constexpr (kA == A::kRows) {
+    for (size_t i = 0; i < rows; ++i) CopyFloats(a + i * a_row, copy + i * kCopyRow, K);
+    return;
   }
-  s.a = copy;
+  for (size_t k = 0; k < K; ++k) {
+    const float* from = a + k * a_k;
+    float* to = copy + k * kMaxRows;
+    size_t i = 0;
+    // Whole vectors where A has that many rows; what is too much is written over by the next k.
+    if (a_row == 1)
+      for (; i < rows && i + kLanes <= readable; i += kLanes) Store(Load(from + i), to + i);
+    for (; i < rows; ++i) to[i] = from[i * a_row];
+  }
+}
+
+/// Equal slivers of at most kMaxRows rows.
+struct Slivers {
+  size_t M, count;
+  explicit Slivers(size_t rows) : M(rows), count((rows + kMaxRows - 1) / kMaxRows) {}
+  size_t First(size_t i) const { return i * M / count; }
+  size_t Rows(size_t i) const { return First(i + 1) - First(i); }
+};
+
+/// C (+)= A B, at most kKBlock deep, with slivers of A copied so that all that a tile reads lies in
+/// a row. (Rows a multiple of a page apart evict each other, and so do columns of a wide matrix.)
+/// Each panel serves all copies while it is in the second-level cache.
+template <A kA>
+HWY_NOINLINE void GemmCopied(size_t M, Sliver s, size_t a_k) {
+  const Slivers slivers(M);
+  const float* const a = s.a;
+  const size_t a_row = s.a_row, groups = (slivers.count + kCopies - 1) / kCopies;
+  HWY_ALIGN float copy[kCopies][kMaxRows * kCopyRow];
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t begin = g * slivers.count / groups, end = (g + 1) * slivers.count / groups;
+    for (size_t i = begin; i < end; ++i)
+      CopyRows<kA>(slivers.Rows(i), M - slivers.First(i), s.K, a + slivers.First(i) * a_row, a_row,
+                   a_k, copy[i - begin]);
+    const size_t columns = end - begin == 1 ? s.N : kPanelWidth;
+    for (size_t n = 0; n < s.N; n += columns)
+      for (size_t i = begin; i < end; ++i)
+        RunRows<kA>(
+            slivers.Rows(i),
+            {s.K, copy[i - begin], 0, s.b + n / kPanelWidth * s.panel_stride, s.panel_stride,
+             std::min(columns, s.N - n), s.c + slivers.First(i) * s.ldc + n, s.ldc, s.accumulate});
+  }
+}
+
+/// The same without copies: for products so narrow that a copy would be read once or twice.
+inline HWY_NOINLINE void GemmInPlace(size_t M, Sliver s) {
+  const Slivers slivers(M);
+  const float* const a = s.a;
+  float* const c = s.c;
+  for (size_t i = 0; i < slivers.count; ++i) {
+    s.a = a + slivers.First(i) * s.a_row;
+    s.c = c + slivers.First(i) * s.ldc;
+    RunRows<A::kInPlace>(slivers.Rows(i), s);
+  }
 }
 
 /// C (+)= A B where the panels have panels_k rows, of which the first K are used.
@@ -187,37 +250,23 @@ inline HWY_NOINLINE void GemmPanels(size_t M, size_t N, size_t K, const float* a
                                     size_t a_k, const float* panels, size_t panels_k, float* c,
                                     size_t ldc, bool accumulate) {
   if (M == 0 || N == 0) return;
-  const size_t panel_stride = panels_k * kPanelWidth;
-  const size_t slivers = (M + kMaxRows - 1) / kMaxRows;
-  const bool copy_a = M > 1 && ((a_row == 1 && a_k != 1) || (a_k == 1 && a_row % 1024 == 0));
-  const auto first_row = [&](size_t i) { return i * M / slivers; };
+  const bool in_place = a_k == 1 && (M == 1 || (N <= 2 * kPanelWidth && a_row % 1024 != 0));
   for (size_t k0 = 0; k0 == 0 || k0 < K; k0 += kKBlock) {
-    const size_t depth = std::min(kKBlock, K - k0);
-    const bool add = accumulate || k0 > 0;
-    for (size_t p = 0; p < N && !copy_a; p += slivers == 1 ? N : kPanelWidth) {
-      const size_t width = slivers == 1 ? N : std::min(kPanelWidth, N - p);
-      const float* b = panels + (p / kPanelWidth) * panel_stride + k0 * kPanelWidth;
-      for (size_t i = 0; i < slivers; ++i) {
-        const size_t row = first_row(i);
-        RunRows(first_row(i + 1) - row, {depth, a + row * a_row + k0 * a_k, a_row, a_k, b,
-                                         panel_stride, width, c + row * ldc + p, ldc, add});
-      }
-    }
-    for (size_t i = 0; i < slivers && copy_a; ++i) {
-      const size_t row = first_row(i), rows = first_row(i + 1) - row;
-      HWY_ALIGN float copy[kMaxRows * kCopyRow];
-      Sliver s = {depth,
-                  a + row * a_row + k0 * a_k,
-                  a_row,
-                  a_k,
-                  panels + k0 * kPanelWidth,
-                  panel_stride,
-                  N,
-                  c + row * ldc,
-                  ldc,
-                  add};
-      CopySliver(rows, M - row, s, copy);
-      RunRows(rows, s);
+    const Sliver s = {std::min(kKBlock, K - k0),
+                      a + k0 * a_k,
+                      a_row,
+                      panels + k0 * kPanelWidth,
+                      panels_k * kPanelWidth,
+                      N,
+                      c,
+                      ldc,
+                      accumulate || k0 > 0};
+    if (in_place) {
+      GemmInPlace(M, s);
+    } else if (a_k == 1) {
+      GemmCopied<A::kRows>(M, s, a_k);
+    } else {
+      GemmCopied<A::kColumns>(M, s, a_k);
     }
   }
 }
