@@ -1,24 +1,39 @@
 #include "exec/rows.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/parallel.h"
 
 namespace needle {
 namespace {
 
-/// Row numbers where the forest is cut: within the last quarter of each chunk, where the path to
-/// the root (the rows that both sides need) is shortest.
+/// Row numbers where the forest is cut, so that chunks have at most `max_rows` rows and few rows
+/// are shared by chunks (memory holds those as well as a chunk), but no more chunks than that is
+/// worth.
 std::vector<size_t> Cuts(const Forest& f, size_t max_rows) {
-  std::vector<size_t> cuts;
-  size_t begin = 0;
-  while (f.rows() - begin > max_rows) {
-    size_t best = begin + max_rows;
-    for (size_t t = begin + max_rows; t > begin + max_rows - max_rows / 4 && t > begin; --t)
-      if (f.depth[t] < f.depth[best]) best = t;
-    cuts.push_back(best);
-    begin = best;
+  const size_t T = f.rows(), chunk_cost = CeilDiv(max_rows, 16);
+  if (T <= max_rows) return {};
+  // cost[t] of the best cuts of rows [0, t), the last one at t and the one before at previous[t].
+  std::vector<size_t> cost(T + 1, std::numeric_limits<size_t>::max()), previous(T + 1);
+  cost[0] = 0;
+  for (size_t t = 1; t <= T; ++t) {
+    size_t shared = 0;  // rows from s on above t: those before s are above s, too
+    int32_t above = t < T ? f.parent[t] : -1;
+    for (size_t s = t; s-- > 0 && t - s <= max_rows;) {
+      if (above == static_cast<int32_t>(s)) {
+        ++shared;
+        above = f.parent[s];
+      }
+      if (const size_t sum = cost[s] + shared + chunk_cost; sum <= cost[t]) {
+        cost[t] = sum;
+        previous[t] = s;
+      }
+    }
   }
+  std::vector<size_t> cuts;
+  for (size_t t = previous[T]; t > 0; t = previous[t]) cuts.push_back(t);
+  std::reverse(cuts.begin(), cuts.end());
   return cuts;
 }
 

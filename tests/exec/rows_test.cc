@@ -142,6 +142,32 @@ RC_GTEST_PROP(PlanChunks, AForestThatFitsIsOneChunkWithoutAPrefix, ()) {
   RC_ASSERT(plan.chunks[0].tokens == forest.tokens);
 }
 
+TEST(PlanChunks, CutsBetweenTreesShareNothing) {
+  Examples examples;
+  for (int32_t tree = 0; tree < 20; ++tree) {
+    examples.ids.emplace_back(8, tree);
+    examples.weights.emplace_back(8, 1.0f);
+  }
+  const ChunkPlan plan = PlanChunks(Build(examples, Packing::kTree), 35);
+  EXPECT_EQ(plan.prefix.total(), 0u);
+  EXPECT_EQ(plan.chunks.size(), 5u);
+}
+
+TEST(PlanChunks, CutsWhereTheSharedBeginningEnds) {
+  // One beginning of 10 rows and 4 branches of 12: every cut is at a branch, and nothing else is
+  // shared.
+  Examples examples;
+  for (int32_t branch = 0; branch < 4; ++branch) {
+    std::vector<int32_t> ids(10, 1);
+    ids.resize(22, 100 + branch);
+    examples.ids.push_back(ids);
+    examples.weights.emplace_back(22, 1.0f);
+  }
+  const ChunkPlan plan = PlanChunks(Build(examples, Packing::kTree), 25);
+  EXPECT_EQ(plan.prefix.total(), 10u);
+  for (const Rows& chunk : plan.chunks) EXPECT_EQ(chunk.count() % 12, 0u);
+}
+
 RC_GTEST_PROP(VisibleSpans, HoldEveryKeyThatSomeQueryOfTheBlockSees, ()) {
   const Forest forest = Build(RandomExamples(), Packing::kTree);
   const ChunkPlan plan = PlanChunks(forest, *rc::gen::inRange<size_t>(1, 20));
