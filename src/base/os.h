@@ -59,6 +59,9 @@ bool ProcessRuns(uint32_t id);
 /// Processors that this process may run on by its affinity; at least 1.
 int AffinityThreads();
 
+/// Asks for large pages behind this range where it spans any; where there are none, does nothing.
+void PreferLargePages(void* begin, size_t size);
+
 /// Processor time that the calling thread has used, in nanoseconds.
 uint64_t ThreadNanoseconds();
 

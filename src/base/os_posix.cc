@@ -200,6 +200,15 @@ uint64_t ThreadNanoseconds() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
+void PreferLargePages([[maybe_unused]] void* begin, [[maybe_unused]] size_t size) {
+#ifdef MADV_HUGEPAGE
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = (reinterpret_cast<uintptr_t>(begin) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(begin) + size) / page * page;
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+#endif
+}
+
 int AffinityThreads() {
 #ifdef __linux__
   // The mask's size follows the machine's largest processor number, so it is grown until it fits.

@@ -221,6 +221,8 @@ uint64_t ThreadNanoseconds() {
   return 100 * (whole(kernel) + whole(user));
 }
 
+void PreferLargePages(void*, size_t) {}  // they need a privilege that users do not have
+
 int AffinityThreads() {
   DWORD_PTR process = 0, system = 0;
   // More than 64 processors come in groups; then the masks read 0 and all processors count.

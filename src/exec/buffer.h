@@ -1,12 +1,12 @@
-// Buffer: uninitialised, 64-byte aligned, grow-only scratch. Contents are lost when it grows.
-// Thread-safety: one object, one owner; the memory may be shared by disjoint rows.
+// Buffer: uninitialised, grow-only scratch, aligned to cache lines. Contents are lost when it
+// grows. Thread-safety: one object, one owner; the memory may be shared by disjoint rows.
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
-#include <new>
+#include <utility>
 
+#include "base/array_memory.h"
 #include "tensor/view.h"
 
 namespace needle {
@@ -21,7 +21,7 @@ class Buffer {
   T* Reserve(size_t n) {
     if (n > size_) {
       data_.reset();
-      data_.reset(static_cast<T*>(::operator new(n * sizeof(T), kAlign)));
+      data_ = {static_cast<T*>(AllocateArray(n * sizeof(T))), Free{n * sizeof(T)}};
       size_ = n;
     }
     return data_.get();
@@ -42,9 +42,9 @@ class Buffer {
   size_t size() const { return size_; }
 
  private:
-  static constexpr std::align_val_t kAlign{64};
   struct Free {
-    void operator()(T* p) const { ::operator delete(p, kAlign); }
+    size_t bytes = 0;
+    void operator()(T* p) const { FreeArray(p, bytes); }
   };
   std::unique_ptr<T, Free> data_;
   size_t size_ = 0;

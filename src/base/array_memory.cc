@@ -1,0 +1,26 @@
+#include "base/array_memory.h"
+
+#include <new>
+
+#include "base/os.h"
+
+namespace needle {
+namespace {
+
+constexpr size_t kCacheLine = 64, kLargePage = size_t{2} << 20;
+
+std::align_val_t AlignmentOf(size_t bytes) {
+  return std::align_val_t{bytes >= kLargePage ? kLargePage : kCacheLine};
+}
+
+}  // namespace
+
+void* AllocateArray(size_t bytes) {
+  void* array = ::operator new(bytes, AlignmentOf(bytes));
+  if (bytes >= kLargePage) os::PreferLargePages(array, bytes);
+  return array;
+}
+
+void FreeArray(void* array, size_t bytes) { ::operator delete(array, AlignmentOf(bytes)); }
+
+}  // namespace needle
