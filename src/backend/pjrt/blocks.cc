@@ -11,7 +11,8 @@ namespace needle::pjrt {
 namespace {
 
 constexpr int64_t kFewestTargets = 64;
-constexpr int64_t kRoomForTargets = 4;  // logits of free targets cost less than another program
+
+int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 int64_t PowerOfTwo(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
@@ -75,10 +76,33 @@ double CostOf(const ModelConfig& c, int64_t rows) {
   return static_cast<double>(rows) * (projections + others + 2 * A * static_cast<double>(rows));
 }
 
+/// How a forest is laid out in groups of `shape.rows` rows; the shape's targets are chosen later.
 struct Plan {
-  int64_t rows = 0;
+  BlockShape shape;
   std::vector<Group> groups;
+  int64_t blocks = 0;  // a multiple of the replicas
 };
+
+const BlockShape* Existing(const BlockLimits& limits, int64_t rows) {
+  for (const BlockShape& shape : limits.existing)
+    if (shape.rows == rows) return &shape;
+  return nullptr;
+}
+
+Plan PlanFor(const Forest& forest, int64_t rows, const BlockLimits& limits) {
+  Plan plan;
+  plan.groups = CutIntoGroups(forest, rows);
+  const auto count = static_cast<int64_t>(plan.groups.size());
+  if (const BlockShape* existing = Existing(limits, rows)) {
+    plan.shape = *existing;
+  } else {
+    plan.shape.rows = rows;
+    plan.shape.groups = std::min(PowerOfTwo(CeilDiv(count, limits.replicas)),
+                                 std::max<int64_t>(1, limits.block_rows / rows));
+  }
+  plan.blocks = CeilDiv(CeilDiv(count, plan.shape.groups), limits.replicas) * limits.replicas;
+  return plan;
+}
 
 Plan CheapestPlan(const Forest& forest, const ModelConfig& config, const BlockLimits& limits) {
   int64_t deepest = 0;
@@ -90,15 +114,19 @@ Plan CheapestPlan(const Forest& forest, const ModelConfig& config, const BlockLi
   Plan best;
   double least = std::numeric_limits<double>::infinity();
   for (const int64_t rows : sizes) {
-    std::vector<Group> groups = CutIntoGroups(forest, rows);
-    const double cost =
-        CostOf(config, rows) * static_cast<double>(PowerOfTwo(static_cast<int64_t>(groups.size())));
+    Plan plan = PlanFor(forest, rows, limits);
+    const double cost = CostOf(config, rows) * static_cast<double>(plan.blocks * plan.shape.groups);
     if (cost >= least) continue;
     least = cost;
-    best = {rows, std::move(groups)};
+    best = std::move(plan);
   }
   return best;
 }
+
+/// Targets [first, last) of a block's groups, in the order of their rows.
+struct TargetRange {
+  int64_t first = 0, last = 0;
+};
 
 class Filler {
  public:
@@ -108,7 +136,8 @@ class Filler {
     for (size_t i = 0; i < f_.rows(); ++i) first_target_[i + 1] += first_target_[i];
   }
 
-  Block Fill(std::span<const Group> groups) const {
+  /// Rows of the groups; of their targets those in the range, which has room in the shape.
+  Block Fill(std::span<const Group> groups, const TargetRange& range) const {
     Block b;
     b.shape = shape_;
     const auto N = static_cast<size_t>(shape_.total_rows());
@@ -120,8 +149,14 @@ class Filler {
       b.subtree_end[i] = static_cast<int32_t>(i % static_cast<size_t>(shape_.rows)) + 1;
     b.conv_rows.assign((kConvTaps - 1) * N, -1);
     b.slots.assign(N * tables, -1);
-    for (size_t g = 0; g < groups.size(); ++g)
-      FillGroup(groups[g], g * static_cast<size_t>(shape_.rows), b);
+    int64_t seen = 0;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const size_t first = g * static_cast<size_t>(shape_.rows);
+      FillGroup(groups[g], first, b);
+      for (size_t i = 0; i < groups[g].source.size(); ++i)
+        if (!groups[g].is_copy[i])
+          FillTargets(groups[g].source[i], static_cast<int32_t>(first + i), range, &seen, b);
+    }
     b.asked = b.target_row.size();
     b.target_row.resize(static_cast<size_t>(shape_.targets));
     b.target_id.resize(static_cast<size_t>(shape_.targets));
@@ -156,8 +191,6 @@ class Filler {
       end = std::max(end, b.subtree_end[first + i]);
     }
     if (!c_.engram_layers.empty()) FillMemory(g, tokens, first, b);
-    for (size_t i = 0; i < n; ++i)
-      if (!g.is_copy[i]) FillTargets(g.source[i], static_cast<int32_t>(first + i), b);
   }
 
   void FillMemory(const Group& g, const std::vector<int32_t>& tokens, size_t first,
@@ -177,9 +210,11 @@ class Filler {
     }
   }
 
-  void FillTargets(int32_t source, int32_t row, Block& b) const {
+  void FillTargets(int32_t source, int32_t row, const TargetRange& range, int64_t* seen,
+                   Block& b) const {
     for (int64_t t = first_target_[static_cast<size_t>(source)];
-         t < first_target_[static_cast<size_t>(source) + 1]; ++t) {
+         t < first_target_[static_cast<size_t>(source) + 1]; ++t, ++*seen) {
+      if (*seen < range.first || *seen >= range.last) continue;
       b.target_row.push_back(row);
       b.target_id.push_back(f_.target_id[static_cast<size_t>(t)]);
       b.target_weight.push_back(f_.target_weight[static_cast<size_t>(t)]);
@@ -200,30 +235,32 @@ std::vector<Group> CutIntoGroups(const Forest& forest, int64_t rows) {
 
 std::vector<Block> BlocksOf(const Forest& forest, const ModelConfig& config,
                             const BlockLimits& limits) {
-  const Plan plan = CheapestPlan(forest, config, limits);
+  Plan plan = CheapestPlan(forest, config, limits);
   const auto count = static_cast<int64_t>(plan.groups.size());
-  const int64_t share = (count + limits.replicas - 1) / limits.replicas;
-  BlockShape shape;
-  shape.rows = plan.rows;
-  shape.groups = std::min(PowerOfTwo(share), std::max<int64_t>(1, limits.block_rows / plan.rows));
   const auto groups_of = [&](int64_t block) {
-    const auto first = static_cast<size_t>(std::min(block * shape.groups, count));
-    const auto last = static_cast<size_t>(std::min((block + 1) * shape.groups, count));
+    const auto first = static_cast<size_t>(std::min(block * plan.shape.groups, count));
+    const auto last = static_cast<size_t>(std::min((block + 1) * plan.shape.groups, count));
     return std::span<const Group>(plan.groups).subspan(first, last - first);
   };
-  const int64_t needed = std::max<int64_t>(1, (count + shape.groups - 1) / shape.groups);
-  const int64_t blocks = (needed + limits.replicas - 1) / limits.replicas * limits.replicas;
-  const Filler counter(forest, config, shape);
-  for (int64_t i = 0; i < blocks; ++i)
-    shape.targets = std::max(shape.targets, counter.TargetsOf(groups_of(i)));
-  shape.targets = PowerOfTwo(std::max(shape.targets, kFewestTargets));
-  for (const BlockShape& other : limits.existing)
-    if (other.rows == shape.rows && other.groups == shape.groups && other.targets > shape.targets &&
-        other.targets <= kRoomForTargets * shape.targets)
-      shape.targets = other.targets;
-  const Filler filler(forest, config, shape);
+  std::vector<int64_t> targets;
+  const Filler counter(forest, config, plan.shape);
+  for (int64_t i = 0; i < plan.blocks; ++i) targets.push_back(counter.TargetsOf(groups_of(i)));
+  int64_t& room = plan.shape.targets;
+  if (room == 0) {
+    const int64_t most = *std::max_element(targets.begin(), targets.end());
+    room = std::min(PowerOfTwo(std::max(most + most / 4, kFewestTargets)),
+                    PowerOfTwo(std::max(plan.shape.total_rows(), most)));
+  }
+  const Filler filler(forest, config, plan.shape);
   std::vector<Block> out;
-  for (int64_t i = 0; i < blocks; ++i) out.push_back(filler.Fill(groups_of(i)));
+  for (int64_t i = 0; i < plan.blocks; ++i) {
+    int64_t first = 0;
+    do {  // again while there are targets that had no room
+      out.push_back(filler.Fill(groups_of(i), {first, first + room}));
+      first += room;
+    } while (first < targets[static_cast<size_t>(i)]);
+  }
+  while (out.size() % static_cast<size_t>(limits.replicas) != 0) out.push_back(filler.Fill({}, {}));
   return out;
 }
 

@@ -50,12 +50,15 @@ struct BlockLimits {
   std::vector<int64_t> group_rows = {256, 512, 1024, 2048};  // T: one of these, or larger powers
   int64_t block_rows = 4096;                                 // G * T at most (or one group)
   int64_t replicas = 1;                                      // blocks come in multiples of this
-  /// Shapes that programs exist for: one of them is taken when it only has more room for targets.
+  /// Shapes that programs exist for. One with the chosen T is taken as it is, so that there is one
+  /// program a T: a batch with more groups takes more blocks, and a block whose targets have no
+  /// room comes again with the rest of them (which is exact: a loss is a sum over targets).
   std::vector<BlockShape> existing = {};
 };
 
-/// Cuts and fills. All blocks of a batch have one shape: groups and targets are powers of two. T is
-/// the one that costs the least. Blocks added for the replicas hold no target.
+/// Cuts and fills. All blocks of a batch have one shape: groups and targets are powers of two, and
+/// a new shape has room for a quarter more targets than are asked for. T is the one that costs the
+/// least. Blocks added for the replicas hold no target.
 std::vector<Block> BlocksOf(const Forest& forest, const ModelConfig& config,
                             const BlockLimits& limits);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 
 #include "ops/engram.h"
 
@@ -63,13 +64,36 @@ std::vector<int32_t> PathOf(const Forest& f, int32_t row) {
 
 using Asked = std::map<std::pair<std::vector<int32_t>, int32_t>, double>;
 
+/// What a forest asks for: the weight of each (tokens before, token).
+Asked AskedBy(const Forest& f) {
+  Asked out;
+  for (size_t n = 0; n < f.targets(); ++n)
+    out[{PathOf(f, f.target_row[n]), f.target_id[n]}] += double{f.target_weight[n]};
+  return out;
+}
+
+/// The same of blocks, which all have one shape.
+Asked AskedBy(const std::vector<Block>& blocks) {
+  Asked out;
+  for (const Block& b : blocks) {
+    EXPECT_EQ(b.shape, blocks[0].shape);
+    EXPECT_EQ(b.target_row.size(), static_cast<size_t>(b.shape.targets));
+    for (size_t n = 0; n < b.target_row.size(); ++n) {
+      const auto row = static_cast<size_t>(b.target_row[n]);
+      if (b.target_weight[n] == 0) continue;
+      const std::vector<int32_t> path = PathOf(b, row);
+      EXPECT_EQ(b.depth[row] + 1, static_cast<int32_t>(path.size()));
+      out[{path, b.target_id[n]}] += double{b.target_weight[n]};
+    }
+  }
+  return out;
+}
+
 TEST(Blocks, AskForEveryTargetOnceBehindTheSameTokens) {
   for (const Packing packing : {Packing::kTree, Packing::kChain})
     for (uint32_t seed = 1; seed <= 20; ++seed) {
       const Forest f = RandomForest(seed, 1 + seed, packing);
-      Asked want;
-      for (size_t n = 0; n < f.targets(); ++n)
-        want[{PathOf(f, f.target_row[n]), f.target_id[n]}] += double{f.target_weight[n]};
+      const Asked want = AskedBy(f);
       for (const int64_t rows : {128, 256}) {
         BlockLimits limits;
         limits.group_rows = {rows};
@@ -77,21 +101,44 @@ TEST(Blocks, AskForEveryTargetOnceBehindTheSameTokens) {
         limits.replicas = 1 + seed % 3;
         const std::vector<Block> blocks = BlocksOf(f, Small(), limits);
         EXPECT_EQ(blocks.size() % static_cast<size_t>(limits.replicas), 0u);
-        Asked got;
-        for (const Block& b : blocks) {
-          EXPECT_EQ(b.shape, blocks[0].shape);
-          EXPECT_EQ(b.target_row.size(), static_cast<size_t>(b.shape.targets));
-          for (size_t n = 0; n < b.target_row.size(); ++n) {
-            const auto row = static_cast<size_t>(b.target_row[n]);
-            if (b.target_weight[n] == 0) continue;
-            const std::vector<int32_t> path = PathOf(b, row);
-            EXPECT_EQ(b.depth[row] + 1, static_cast<int32_t>(path.size()));
-            got[{path, b.target_id[n]}] += double{b.target_weight[n]};
-          }
-        }
-        EXPECT_EQ(got, want) << "seed " << seed << ", groups of " << rows;
+        EXPECT_EQ(AskedBy(blocks), want) << "seed " << seed << ", groups of " << rows;
       }
     }
+}
+
+TEST(Blocks, TargetsThatHaveNoRoomComeInAnotherRunOfTheirBlock) {
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    const Forest f = RandomForest(seed, 12, Packing::kTree);
+    BlockLimits limits;
+    limits.group_rows = {128};
+    limits.block_rows = 256;
+    const size_t usual = BlocksOf(f, Small(), limits).size();
+    limits.replicas = 1 + seed % 3;
+    const BlockShape small{2, 128, 16};
+    limits.existing = {small};
+    const std::vector<Block> blocks = BlocksOf(f, Small(), limits);
+    EXPECT_EQ(blocks[0].shape, small);
+    EXPECT_GT(blocks.size(), usual);
+    EXPECT_EQ(blocks.size() % static_cast<size_t>(limits.replicas), 0u);
+    EXPECT_EQ(AskedBy(blocks), AskedBy(f)) << "seed " << seed;
+  }
+}
+
+TEST(Blocks, ARunNeedsOneProgramForEachLengthOfAGroup) {
+  BlockLimits limits;
+  limits.group_rows = {128, 256, 512, 1024};
+  std::set<BlockShape> shapes;
+  std::set<int64_t> lengths;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    const Forest f = RandomForest(seed, 1 + seed * seed % 37, Packing::kTree);
+    limits.existing.assign(shapes.begin(), shapes.end());
+    const std::vector<Block> blocks = BlocksOf(f, Small(), limits);
+    EXPECT_EQ(AskedBy(blocks), AskedBy(f)) << "seed " << seed;
+    shapes.insert(blocks[0].shape);
+    lengths.insert(blocks[0].shape.rows);
+  }
+  EXPECT_EQ(shapes.size(), lengths.size());
+  EXPECT_GT(lengths.size(), 1u);
 }
 
 TEST(Blocks, MemoriesReadTheSameNgramsAndTapsAsTheForest) {
