@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -83,10 +84,12 @@ def filled(rows, length, count):
 def cases(args, steps):
     with open(args.rows) as file:
         rows = [json.loads(line) for line in file]
+    qat = args.qat
     made = {
-        "mixed": lambda: Case("mixed", "`train.jsonl` as it is, QAT auto", rows[: 16 * steps]),
-        "one-set": lambda: Case("one-set", "one set of five tools, QAT auto",
-                                one_set(rows, 16 * steps)),
+        "mixed": lambda: Case("mixed", f"`train.jsonl` as it is, QAT {qat}", rows[: 16 * steps],
+                              qat=qat),
+        "one-set": lambda: Case("one-set", f"one set of five tools, QAT {qat}",
+                                one_set(rows, 16 * steps), qat=qat),
         "dense": lambda: Case("dense", "16 x 256 tokens, nothing shared or padded, QAT none",
                               filled(rows, 256, 16 * steps), max_len=256, qat="none"),
         "long": lambda: Case("long", "8 x 1024 tokens, nothing shared or padded, QAT none",
@@ -98,10 +101,11 @@ def cases(args, steps):
         yield made[name]()
 
 
-def run(command, on_line, log=None):
+def run(command, on_line, **environment):
     """Runs a command; returns (seconds, user + system seconds, peak MiB) and passes its lines on."""
     start = time.time()
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                             env={**os.environ, **environment})
     for line in child.stdout:
         on_line(line)
     _, status, usage = os.wait4(child.pid, 0)
@@ -114,13 +118,15 @@ def ours(args, case, path):
     log = f"{args.work}/ours.jsonl"
     command = [args.needle, "finetune", path, "--checkpoint", f"{args.work}/base.pkl", "--epochs", "1",
                "--batch-size", str(case.batch), "--max-len", str(case.max_len), "--val-split", "0",
-               "--qat-bits", case.qat, "--out", f"{args.work}/ours.pkl", "--log", log]
-    start, wall, cpu, peak = run(command, lambda line: None)
+               "--qat-bits", case.qat, "--out", f"{args.work}/ours.pkl", "--log", log,
+               "--device", args.device]
+    start, wall, cpu, peak = run(command, lambda line: None, PYTHONPATH=args.plugins)
     with open(log) as file:
         steps = [json.loads(line) for line in file if '"step"' in line]
     seconds = [s["seconds"] for s in steps]
+    first = wall - sum(seconds[1:]) - statistics.median(seconds[1:])
     return {"seconds": seconds, "losses": [s["loss"] for s in steps], "wall": wall, "cpu": cpu,
-            "peak": peak, "first": max(0.0, wall - sum(seconds)), "rows": steps[-1]["tokens_computed"]}
+            "peak": peak, "first": max(0.0, first)}
 
 
 def theirs(args, case, path):
@@ -144,6 +150,9 @@ def main():
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--turns", type=int)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--plugins", default="")
+    parser.add_argument("--qat", default="auto")
     parser.add_argument("case", nargs="*")
     args = parser.parse_args()
     threads = os.cpu_count()
@@ -158,13 +167,19 @@ def main():
             for row in case.rows:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
         mine, upstream = [], []
+        shutil.rmtree(os.environ["NEEDLE_CACHE_DIR"], ignore_errors=True)  # programs compiled before
         for _ in range(args.turns if case.name == "mixed" else 1):
             mine.append(ours(args, case, path))
             upstream.append(theirs(args, case, path))
+        if args.device != "cpu":
+            again = ours(args, case, path)
+            print(f"{case.name}: before the first step of a first start {mine[0]['first']:.1f} s, of one "
+                  f"that finds its programs {again['first']:.1f} s", file=sys.stderr, flush=True)
         apart = max(abs(a - b) / b for m, u in zip(mine, upstream)
                     for a, b in zip(m["losses"], u["losses"]))
         medians = []
-        for program, runs in [("needle.cpp", mine), ("upstream", upstream)]:
+        name = "needle.cpp" if args.device == "cpu" else f"needle.cpp, `--device {args.device}`"
+        for program, runs in [(name, mine), ("upstream", upstream)]:
             each = [s for r in runs for s in r["seconds"][1:]]
             median = statistics.median(each)
             medians.append(median)

@@ -6,6 +6,9 @@
 #   bench/train_vs_upstream.sh [CASE...]     cases: mixed one-set dense long no-qat (default: all)
 #     TURNS=3      turns of the case "mixed" (the others take one)
 #     STEPS=2      counted steps of a turn; the one before them (compiling, warming up) does not count
+#     DEVICE=D     what ours trains on (default cpu). With xla-cpu the plugin for the processor is installed
+#                  beside, and a second start, which finds its programs on disk, is measured too
+#     QAT=none     without quantisation in the cases "mixed" and "one-set"
 #     TOKENIZER=F  another tokenizer.model, of 8192 pieces as the published base has; without it the
 #                  bundled base's is used, in both programs
 #
@@ -32,7 +35,14 @@ cp "$package/tokenizer.model" "$work/tokenizer.model"
 "$PWD/build/release/bin/needle" init --preset base --seed 0 --tokenizer "$work/tokenizer.model" \
   --out "$work/base.pkl" >/dev/null
 
+export NEEDLE_CACHE_DIR=$work/cache
+device=${DEVICE:-cpu}
+plugins=$work/plugins  # not in upstream's environment: its JAX is to run as it comes
+if [[ $device == xla-cpu && ! -d $plugins ]]; then
+  "$venv/bin/pip" install --quiet --no-deps --target "$plugins" "lammps-jax-pjrt-cpu==0.11.2"
+fi
+
 DO_NOT_TRACK=1 NEEDLE_TELEMETRY=0 HF_HUB_OFFLINE=1 JAX_PLATFORMS=cpu \
   exec "$venv/bin/python" bench/train_vs_upstream.py --work "$work" --needle build/release/bin/needle \
   --rows examples/home/train.jsonl \
-  --turns "${TURNS:-3}" --steps "${STEPS:-2}" "$@"
+  --device "$device" --plugins "$plugins" --qat "${QAT:-auto}" --turns "${TURNS:-3}" --steps "${STEPS:-2}" "$@"
