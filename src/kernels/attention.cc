@@ -268,8 +268,17 @@ void Scores(const AttentionBlock& b, const float* x, size_t x_stride, const floa
             float* scores, size_t stride) {
   for (size_t s = 0; s < b.span_count; ++s) {
     const Columns c(b.spans[s]);
-    GemmPanels(b.m, c.end, b.E, x, x_stride, 1, columns + c.base * b.E, b.E,
-               scores + b.spans[s].column, stride, false);
+    const float* panels = columns + c.base * b.E;
+    float* to = scores + b.spans[s].column;
+    // The vectors of the first panel that hold no key of the span stay out.
+    const size_t skip = c.begin / kTileLanes * kTileLanes;
+    const size_t first = skip == 0 ? 0 : std::min(kPanelWidth, c.end);
+    if (first > 0)
+      GemmPanels(b.m, first - skip, b.E, x, x_stride, 1, panels + skip, b.E, to + skip, stride,
+                 false);
+    if (c.end > first)
+      GemmPanels(b.m, c.end - first, b.E, x, x_stride, 1, panels + first * b.E, b.E, to + first,
+                 stride, false);
   }
 }
 
