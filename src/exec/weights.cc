@@ -9,6 +9,8 @@
 namespace needle {
 namespace {
 
+constexpr size_t kOutputs = 32;  // of a projection that are formed at once
+
 constexpr std::array<std::string_view, kProjections> kPaths = {
     "stack/layers/block/self_attn/q_proj/kernel", "stack/layers/block/self_attn/k_proj/kernel",
     "stack/layers/block/self_attn/v_proj/kernel", "stack/layers/block/self_attn/gate_proj/kernel",
@@ -20,15 +22,20 @@ const MatView<const float>& ProjectionOf(const BlockView<const float>& b, size_t
   return *all[p];
 }
 
+/// Columns [first, first + rows.rows()) of w as rows.
+void TransposeColumns(MatView<const float> w, size_t first, MatView<float> rows) {
+  constexpr size_t kTile = 32;
+  for (size_t i0 = 0; i0 < w.rows(); i0 += kTile)
+    for (size_t j0 = 0; j0 < rows.rows(); j0 += kTile)
+      for (size_t j = j0; j < std::min(j0 + kTile, rows.rows()); ++j)
+        for (size_t i = i0; i < std::min(i0 + kTile, w.rows()); ++i)
+          rows.Row(j)[i] = w.Row(i)[first + j];
+}
+
 /// rows [r, c] of w^T, contiguous.
 std::vector<float> Transposed(MatView<const float> w) {
   std::vector<float> t(w.rows() * w.cols());
-  constexpr size_t kTile = 32;
-  for (size_t i0 = 0; i0 < w.rows(); i0 += kTile)
-    for (size_t j0 = 0; j0 < w.cols(); j0 += kTile)
-      for (size_t j = j0; j < std::min(j0 + kTile, w.cols()); ++j)
-        for (size_t i = i0; i < std::min(i0 + kTile, w.rows()); ++i)
-          t[j * w.rows() + i] = w.Row(i)[j];
+  TransposeColumns(w, 0, {t.data(), w.cols(), w.rows()});
   return t;
 }
 
@@ -80,7 +87,7 @@ void Weights::DropPacked() {
     const bool frozen = path == "embedding/embedding" || path.rfind("stack/mhc_phi_", 0) == 0 ||
                         (path.rfind("engrams_", 0) == 0 &&
                          (EndsWith(path, "/embedding") || EndsWith(path, "_proj/kernel")));
-    if (frozen || (projection && !backward_)) std::vector<float>().swap(values);
+    if (frozen || projection) std::vector<float>().swap(values);
   }
   view_ = static_cast<const ParamArrays<float>&>(params_).View(config_);
 }
@@ -105,32 +112,42 @@ void Weights::PackAdapted(const LoraView<const float>& lora, ThreadPool& pool) {
 
 void Weights::PackProjection(size_t l, Projection p, const LoraView<const float>* lora) {
   const Kernels& k = *kernels_;
-  const MatView<const float> w = ProjectionOf(view_.blocks[l], p);
-  const size_t in = w.rows(), out = w.cols();
-  std::vector<float> merged(in * out), panels;
-  if (lora) {
-    const MatView<const float> a = lora->a[l][p], b = lora->b[l][p];
-    panels.resize(k.PackedSize(lora->rank, out));
-    k.PackB(b.data(), b.stride(), 1, lora->rank, out, panels.data());
-    k.gemm(in, out, lora->rank, a.data(), a.stride(), 1, panels.data(), merged.data(), out, false);
-    for (size_t i = 0; i < merged.size(); ++i) merged[i] = w.data()[i] + lora->scale * merged[i];
-  } else {
-    std::copy_n(w.data(), merged.size(), merged.begin());
-  }
-  size_t in_stride = out, out_stride = 1;
-  if (const Bits bits = BitsFor(std::string(kPaths[p])); bits != Bits::kNone) {
-    merged = Transposed({merged.data(), in, out});
-    k.fake_quantise({merged.data(), out, in}, in, bits, kGroup);
-    in_stride = 1;
-    out_stride = in;
-  }
   Layer& layer = layers_[l];
-  Buffer<float>& forward = p == kOut ? layer.out : layer.qkvg;
-  Buffer<float>& backward = p == kOut ? layer.out_t : layer.qkvg_t;
-  k.PackColumns(merged.data(), in_stride, out_stride, in, out, forward.data(), dims_.column[p]);
-  if (backward_)
-    k.pack(merged.data(), out_stride, in_stride, out, in, backward.data(),
-           p == kOut ? dims_.D : dims_.NQ, dims_.column[p], 0);
+  const size_t in = p == kOut ? dims_.A : dims_.D, out = dims_.width[p];
+  const Bits bits = BitsFor(std::string(kPaths[p]));
+  std::vector<float> factor, product, values(kOutputs * in);
+  if (lora) {
+    const MatView<const float> a = lora->a[l][p];
+    factor.resize(k.PackedSize(lora->rank, in));
+    k.PackB(a.data(), 1, a.stride(), lora->rank, in, factor.data());
+    product.resize(values.size());
+  }
+  // The quantiser's groups run over the inputs: rows of W^T, a few at a time.
+  for (size_t first = 0; first < out; first += kOutputs) {
+    const MatView<float> rows(values.data(), std::min(kOutputs, out - first), in);
+    const size_t size = rows.rows() * in;
+    const float* base = values.data();
+    if (lora && !all_parameters_) {
+      base = layer.base[p].data() + first * in;
+    } else {
+      TransposeColumns(ProjectionOf(view_.blocks[l], p), first, rows);
+      if (backward_ && !all_parameters_)
+        std::copy_n(base, size, layer.base[p].Reserve(out * in) + first * in);
+    }
+    if (lora) {
+      const MatView<const float> b = lora->b[l][p];
+      k.gemm(rows.rows(), in, lora->rank, b.data() + first, 1, b.stride(), factor.data(),
+             product.data(), in, false);
+      for (size_t i = 0; i < size; ++i) values[i] = base[i] + lora->scale * product[i];
+    }
+    if (bits != Bits::kNone) k.fake_quantise(rows, in, bits, kGroup);
+    k.PackColumns(values.data(), 1, in, in, rows.rows(),
+                  p == kOut ? layer.out.data() : layer.qkvg.data(), dims_.column[p] + first);
+    if (backward_)
+      k.pack(values.data(), in, 1, rows.rows(), in,
+             p == kOut ? layer.out_t.data() : layer.qkvg_t.data(), p == kOut ? dims_.D : dims_.NQ,
+             dims_.column[p] + first, 0);
+  }
 }
 
 std::vector<float> Weights::QuantisedRows(const std::string& path, MatView<const float> w,

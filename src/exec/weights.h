@@ -67,9 +67,10 @@ class Weights {
   const ModelView<const float>& view() const { return view_; }
 
   struct Layer {
-    Buffer<float> qkvg, qkvg_t;  // panels [D, NQ], [NQ, D]
-    Buffer<float> out, out_t;    // panels [A, D], [D, A]
-    Buffer<float> phi, phi_t;    // panels [S*D, C], [C, S*D]
+    Buffer<float> qkvg, qkvg_t;                    // panels [D, NQ], [NQ, D]
+    Buffer<float> out, out_t;                      // panels [A, D], [D, A]
+    Buffer<float> phi, phi_t;                      // panels [S*D, C], [C, S*D]
+    std::array<Buffer<float>, kProjections> base;  // [out, in] to which LoRA is added
   };
   struct Site {
     std::vector<float> table;  // [tables*slots, sub], quantised when QAT asks
