@@ -80,10 +80,7 @@ Rows Part(const Forest& f, const std::vector<int32_t>& prefix,
   return rows;
 }
 
-}  // namespace
-
-ChunkPlan PlanChunks(const Forest& forest, size_t max_rows) {
-  const std::vector<size_t> cuts = Cuts(forest, std::max<size_t>(1, max_rows));
+ChunkPlan PlanWith(const Forest& forest, const std::vector<size_t>& cuts) {
   const std::vector<bool> shared = SharedRows(forest, cuts);
   std::vector<int32_t> prefix;
   for (size_t t = 0; t < forest.rows(); ++t)
@@ -100,6 +97,36 @@ ChunkPlan PlanChunks(const Forest& forest, size_t max_rows) {
     begin = end;
   }
   return plan;
+}
+
+/// Rows of the prefix and of the largest chunk.
+size_t HeldRows(const Forest& f, const std::vector<size_t>& cuts) {
+  const std::vector<bool> shared = SharedRows(f, cuts);
+  size_t prefix = 0, largest = 0, begin = 0;
+  for (size_t c = 0; c <= cuts.size(); ++c) {
+    size_t own = 0;
+    for (const size_t end = c < cuts.size() ? cuts[c] : f.rows(); begin < end; ++begin)
+      ++(shared[begin] ? prefix : own);
+    largest = std::max(largest, own);
+  }
+  return prefix + largest;
+}
+
+}  // namespace
+
+ChunkPlan PlanChunks(const Forest& forest, size_t max_rows) {
+  // Large chunks first: fewer of them take less time. Where nothing fits, the least is taken.
+  constexpr size_t kSizes = 8;
+  std::vector<size_t> best;
+  size_t least = std::numeric_limits<size_t>::max();
+  for (size_t size = kSizes; size > 0 && least > max_rows; --size) {
+    std::vector<size_t> cuts = Cuts(forest, std::max<size_t>(1, max_rows * size / kSizes));
+    if (const size_t held = HeldRows(forest, cuts); held < least) {
+      least = held;
+      best = std::move(cuts);
+    }
+  }
+  return PlanWith(forest, best);
 }
 
 size_t VisibleSpans(const Rows& rows, size_t begin, size_t count, size_t panel_width,

@@ -153,6 +153,20 @@ TEST(PlanChunks, CutsBetweenTreesShareNothing) {
   EXPECT_EQ(plan.chunks.size(), 5u);
 }
 
+TEST(PlanChunks, TakesSmallerChunksWhereTheyShareMuch) {
+  // One beginning of 60 rows and 10 branches of 10: with chunks of 100 rows, 160 would be held.
+  Examples examples;
+  for (int32_t branch = 0; branch < 10; ++branch) {
+    std::vector<int32_t> ids(60, 1);
+    ids.resize(70, 100 + branch);
+    examples.ids.push_back(ids);
+    examples.weights.emplace_back(70, 1.0f);
+  }
+  const ChunkPlan plan = PlanChunks(Build(examples, Packing::kTree), 100);
+  EXPECT_EQ(plan.prefix.total(), 60u);
+  for (const Rows& chunk : plan.chunks) EXPECT_LE(chunk.total(), 100u);
+}
+
 TEST(PlanChunks, CutsWhereTheSharedBeginningEnds) {
   // One beginning of 10 rows and 4 branches of 12: every cut is at a branch, and nothing else is
   // shared.

@@ -16,7 +16,7 @@ struct CpuBackendOptions {
   Numerics numerics;  // QAT: quantised weights, 8-bit activations, key/value bits
   AdamWOptions adamw;
   int threads = 0;                              // 0: all that the process may use
-  size_t activation_bytes = size_t{240} << 20;  // saved activations of one chunk, about
+  size_t activation_bytes = size_t{440} << 20;  // saved activations at any time, about
 };
 
 /// Errors: a base without a LoRA target that is not all zero; an instruction set that NEEDLE_ISA
