@@ -87,13 +87,14 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
     b.dlogits.Reserve(R * d_.V);
     b.hidden.Reserve(R * d_.D);
   }
-  const size_t tasks = CeilDiv(R, kHeadBlock);
+  size_t tasks = CeilDiv(R, kHeadBlock);
+  if (tasks > 1) tasks = CeilDiv(tasks, 2) * 2;  // two workers end at the same time
   std::vector<double> loss(tasks);
   std::vector<float> dnorm(all ? tasks * d_.D : 0);
   const MatView<float> x = acts.X(d_.L, width);
   pool_.Run("head", tasks, [&](size_t task, int worker) {
     Scratch& s = scratch_[static_cast<size_t>(worker)];
-    const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, R - begin);
+    const size_t begin = task * R / tasks, m = (task + 1) * R / tasks - begin;
     const MatView<float> mean = s.a.Matrix(m, d_.D);
     const auto row_of = [&](size_t i) {
       return static_cast<size_t>(rows.target_row[starts[begin + i]]) - rows.first;
@@ -203,6 +204,30 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
 
 void Executor::BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                            const GradientSink& sink, Scratch& s) {
+  for (const RowBlock& piece : PiecesOf(at)) BackwardMlp(l, piece, acts, sink, s);
+  // Out projection and gate.
+  Activations::Layer& a = acts.layer(l);
+  Backward& back = *back_;
+  const size_t D = d_.D, begin = at.begin, m = at.m;
+  const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
+  const MatView<const float> gate = qkvg.Cols(d_.column[kGate], d_.A);
+  const MatView<const float> att{a.att.data() + begin * d_.A, m, d_.A};
+  const MatView<float> o{back.o.data() + begin * d_.A, m, d_.A};
+  k_.gate_forward(att, gate, o);
+  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
+  const MatView<float> datt{back.datt.data() + begin * d_.A, m, d_.A};
+  k_.gemm(m, d_.A, D, back.dp.data() + begin * D, D, 1, w_.layer(l).out_t.data(), datt.data(), d_.A,
+          false);
+  const MatView<float> dqkvg{back.dqkvg.data() + begin * d_.NQ, m, d_.NQ};
+  k_.gate_backward(att, gate, datt, datt, dqkvg.Cols(d_.column[kGate], d_.A));
+  // What the attention's backward needs again: the rotated queries.
+  const MatView<float> q{q_.data() + begin * d_.A, m, d_.A};
+  k_.rms_norm_forward(qkvg.Cols(0, d_.A), w_.view().blocks[l].q_norm, q);
+  k_.rope(q, std::span<const int32_t>{&rows.depth[rows.first + begin], m}, rope_, 1);
+}
+
+void Executor::BackwardMlp(size_t l, const RowBlock& at, Activations& acts,
+                           const GradientSink& sink, Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
@@ -212,13 +237,10 @@ void Executor::BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activ
       d_, sink.all ? back.small.data() + at.index * SmallGrads(d_, nullptr).size : nullptr);
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
   const MatView<const float> c{a.c.data() + begin * d_.C, m, d_.C};
-  const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
-  const MatView<const float> gate = qkvg.Cols(d_.column[kGate], d_.A);
-  const MatView<const float> att{a.att.data() + begin * d_.A, m, d_.A};
   const MatView<const float> p{a.p.data() + begin * D, m, D};
   // The forward again, from u to y.
   MixIn(l, begin, m, acts);
-  const MatView<float> u{u_.data() + begin * D, m, D}, u1{u1_.data() + begin * D, m, D};
+  const MatView<float> u = U(begin, m), u1 = U1(l, begin, m);
   const MatView<float> n = s.a.Matrix(m, D), x1 = s.b.Matrix(m, D), h2 = s.c.Matrix(m, D);
   const MatView<float> y = s.d.Matrix(m, D), dy = s.e.Matrix(m, D);
   k_.rms_norm_forward(p, block.post_norm, n);
@@ -241,18 +263,6 @@ void Executor::BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activ
   k_.scalar_gate_backward(n, *block.attn_gate, dx1, dp,
                           small.attn_gate.empty() ? nullptr : &small.attn_gate[0]);
   k_.rms_norm_backward(p, block.post_norm, dp, dp, small.post_norm);
-  // Out projection and gate.
-  const MatView<float> o{back.o.data() + begin * d_.A, m, d_.A};
-  k_.gate_forward(att, gate, o);
-  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
-  const MatView<float> datt{back.datt.data() + begin * d_.A, m, d_.A};
-  k_.gemm(m, d_.A, D, dp.data(), D, 1, w_.layer(l).out_t.data(), datt.data(), d_.A, false);
-  const MatView<float> dqkvg{back.dqkvg.data() + begin * d_.NQ, m, d_.NQ};
-  k_.gate_backward(att, gate, datt, datt, dqkvg.Cols(d_.column[kGate], d_.A));
-  // What the attention's backward needs again: the rotated queries.
-  const MatView<float> q{q_.data() + begin * d_.A, m, d_.A};
-  k_.rms_norm_forward(qkvg.Cols(0, d_.A), block.q_norm, q);
-  k_.rope(q, std::span<const int32_t>{&rows.depth[rows.first + begin], m}, rope_, 1);
 }
 
 void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Context& context,
@@ -280,10 +290,9 @@ void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Contex
 void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                           const GradientSink& sink, Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
-  const LaneView<const float>& lanes = w_.view().lanes[l];
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
-  const size_t width = d_.S * d_.D, D = d_.D, begin = at.begin, m = at.m;
+  const size_t D = d_.D, begin = at.begin, m = at.m;
   const SmallGrads small(
       d_, sink.all ? back.small.data() + at.index * SmallGrads(d_, nullptr).size : nullptr);
   const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
@@ -302,15 +311,28 @@ void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activa
   k_.rope(dk, position, rope_, -1);
   k_.rms_norm_backward(qkvg.Cols(d_.column[kK], d_.KE), block.k_norm, dk, dk, small.k_norm);
   // The projections' input again, and LoRA's thin products.
-  const MatView<float> u{u_.data() + begin * D, m, D}, u1{u1_.data() + begin * D, m, D};
+  const MatView<float> u1 = U1(l, begin, m);
   const MatView<float> h{back.h.data() + begin * D, m, D};
   k_.rms_norm_forward(u1, block.norm_in, h);
   if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
   if (sink.lora) LoraRows(l, begin, m, *sink.lora);
   if (!sink.all && l == 0) return;
-  const MatView<float> dh = s.a.Matrix(m, D), du{back.du.data() + begin * D, m, D};
+  const MatView<float> dh = s.a.Matrix(m, D);
   k_.gemm(m, D, d_.NQ, dqkvg.data(), d_.NQ, 1, w_.layer(l).qkvg_t.data(), dh.data(), D, false);
-  k_.rms_norm_backward(u1, block.norm_in, dh, dh, small.norm_in);
+  for (const RowBlock& piece : PiecesOf(at))
+    BackwardLanes(l, piece, acts, dh.Rows(piece.begin - begin, piece.m), sink);
+}
+
+void Executor::BackwardLanes(size_t l, const RowBlock& at, Activations& acts, MatView<float> dh,
+                             const GradientSink& sink) {
+  Activations::Layer& a = acts.layer(l);
+  Backward& back = *back_;
+  const size_t width = d_.S * d_.D, D = d_.D, begin = at.begin, m = at.m;
+  const SmallGrads small(
+      d_, sink.all ? back.small.data() + at.index * SmallGrads(d_, nullptr).size : nullptr);
+  const MatView<float> u = U(begin, m), u1 = U1(l, begin, m);
+  const MatView<float> du{back.du.data() + begin * D, m, D};
+  k_.rms_norm_backward(u1, w_.view().blocks[l].norm_in, dh, dh, small.norm_in);
   k_.axpy(1, dh.data(), du.data(), m * D);
   if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
     const auto n = static_cast<size_t>(site);
@@ -332,7 +354,8 @@ void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activa
   const MatView<float> dc{back.dc.data() + begin * d_.C, m, d_.C};
   const MatView<float> dx = back.Dx(l, acts.T, width).Rows(begin, m);
   k_.lanes_in_backward(x, c, du, dx, dc);
-  k_.lane_coefficients_backward(r, c, lanes.Scalars(l % d_.S), dc, dc, LaneGrads(small));
+  k_.lane_coefficients_backward(r, c, w_.view().lanes[l].Scalars(l % d_.S), dc, dc,
+                                LaneGrads(small));
   k_.unit_scale_backward(x, r, dc, dx);
   k_.gemm(m, width, d_.C, dc.data(), d_.C, 1, w_.layer(l).phi_t.data(), dx.data(), width, true);
 }

@@ -84,7 +84,8 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// About how many rows are run at once in training; bounds memory, not the result.
+  /// About how many rows are held at once in training (those that chunks share, and a chunk);
+  /// bounds memory, not the result.
   void set_chunk_rows(size_t rows) { chunk_rows_ = rows; }
   /// `set_chunk_rows` so that saved activations take about this many bytes.
   void set_activation_budget(size_t bytes);
@@ -114,10 +115,18 @@ class Executor {
   std::string Explain(const Rows& rows, Activations& acts) const;
   void Prepare(const Rows& rows, Activations& acts);
   void Engrams(const Rows& rows, Context& context, Activations& acts);
-  void PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,
-               Activations& acts, Scratch& s);
-  /// u and u1 (the engram mixed in) of a block, from the lanes that enter the layer.
+  /// x of layer 0.
+  void Embed(const Rows& rows, size_t begin, size_t m, Activations& acts, MatView<float> cells);
+  /// From the lanes that enter a layer to the projections' input h [m, D].
+  void PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> h);
+  /// Queries, keys, values and gate of the rows from `begin` on.
+  void Projections(const Rows& rows, size_t l, size_t begin, MatView<const float> h,
+                   Context& context, Activations& acts);
+  /// u and, at a site, u1 (the engram mixed in) of a block, from the lanes that enter the layer.
   void MixIn(size_t l, size_t begin, size_t m, Activations& acts);
+  /// Rows of u and u1, which is u where the layer has no site.
+  MatView<float> U(size_t begin, size_t m) { return {u_.data() + begin * d_.D, m, d_.D}; }
+  MatView<float> U1(size_t l, size_t begin, size_t m);
   /// Packs the keys and values of all rows of a layer.
   void PackKeys(const Rows& rows, size_t l, const Context& context, bool backward);
   /// A query block and its keys, as the attention kernels take them.
@@ -125,6 +134,8 @@ class Executor {
                          const Context& context) const;
   void Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& block, Context& context,
               Activations& acts, Scratch& s);
+  void OutProjection(size_t l, size_t begin, size_t m, Activations& acts, Scratch& s);
+  /// From the out projection to the lanes that leave a layer.
   void PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,
                 Scratch& s);
   double HeadLoss(const Rows& rows, Activations& acts, const GradientSink* sink);
@@ -134,10 +145,16 @@ class Executor {
                        const ModelView<float>& grads);
   void BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                    const GradientSink& sink, Scratch& s);
+  /// Lanes and MLP down to the gradient of the out projection.
+  void BackwardMlp(size_t l, const RowBlock& at, Activations& acts, const GradientSink& sink,
+                   Scratch& s);
   void BackwardAttention(const Rows& rows, size_t l, size_t head, Context& context,
                          Activations& acts, Scratch& s);
   void BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                   const GradientSink& sink, Scratch& s);
+  /// From the gradient dh of the projections' input to the lanes that enter the layer.
+  void BackwardLanes(size_t l, const RowBlock& at, Activations& acts, MatView<float> dh,
+                     const GradientSink& sink);
   void PackLora(const LoraView<const float>& lora);
   /// Gives the sink what PackLora made room for.
   void AddSharedGradients(const GradientSink& sink);

@@ -135,7 +135,7 @@ void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
 
 void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
                        MatView<float> cells) {
-  const size_t T = rows.count(), width = d_.S * d_.D;
+  const size_t T = rows.count();
   const RowBlocks blocks(T);
   context.Reserve(d_, w_.config().engram_layers.size(), rows.total(), rows.first);
   Prepare(rows, acts);
@@ -144,20 +144,19 @@ void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
     // One pass over the rows: the end of layer l - 1 and the beginning of layer l.
     pool_.Run("forward rows", blocks.count, [&](size_t task, int worker) {
       Scratch& s = scratch_[static_cast<size_t>(worker)];
-      const auto [index, begin, m] = blocks[task];
-      if (l == 0) {
-        const MatView<float> x = acts.X(0, width).Rows(begin, m);
-        EmbeddingForward<float>(w_.embedding(), {&rows.tokens[rows.first + begin], m},
-                                x.Cols(0, d_.D));
-        for (size_t i = 0; i < m; ++i) {
-          for (size_t lane = 1; lane < d_.S; ++lane)
-            std::copy_n(x.Row(i), d_.D, x.Row(i) + lane * d_.D);
-          if (!cells.empty()) std::copy_n(x.Row(i), d_.D, cells.Row((begin + i) * (d_.L + 1)));
+      const RowBlock block = blocks[task];
+      if (l > 0) OutProjection(l - 1, block.begin, block.m, acts, s);
+      const MatView<float> h = s.a.Matrix(block.m, d_.D);
+      for (const RowBlock& piece : PiecesOf(block)) {
+        if (l == 0) {
+          Embed(rows, piece.begin, piece.m, acts, cells);
+        } else {
+          PhaseOut(l - 1, piece.begin, piece.m, acts, cells, s);
         }
-      } else {
-        PhaseOut(l - 1, begin, m, acts, cells, s);
+        if (l < d_.L)
+          PhaseIn(l, piece.begin, piece.m, acts, h.Rows(piece.begin - block.begin, piece.m));
       }
-      if (l < d_.L) PhaseIn(rows, l, begin, m, context, acts, s);
+      if (l < d_.L) Projections(rows, l, block.begin, h, context, acts);
     });
     if (l == d_.L) break;
     if (T > 1) PackKeys(rows, l, context, /*backward=*/false);
@@ -168,24 +167,33 @@ void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
   }
 }
 
+MatView<float> Executor::U1(size_t l, size_t begin, size_t m) {
+  if (w_.config().SiteOf(static_cast<int>(l)) < 0) return U(begin, m);
+  return {u1_.data() + begin * d_.D, m, d_.D};
+}
+
 void Executor::MixIn(size_t l, size_t begin, size_t m, Activations& acts) {
-  const MatView<float> u{u_.data() + begin * d_.D, m, d_.D};
-  const MatView<float> u1{u1_.data() + begin * d_.D, m, d_.D};
+  const MatView<float> u = U(begin, m);
   k_.lanes_in_forward(acts.X(l, d_.S * d_.D).Rows(begin, m),
                       {acts.layer(l).c.data() + begin * d_.C, m, d_.C}, u);
-  if (const int site = w_.config().SiteOf(static_cast<int>(l)); site >= 0) {
-    const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
-    k_.engram_mix_forward(u, {e.key.data() + begin * d_.D, m, d_.D},
-                          {e.val.data() + begin * d_.D, m, d_.D}, u1);
-  } else {
-    std::copy_n(u.data(), m * d_.D, u1.data());
+  const int site = w_.config().SiteOf(static_cast<int>(l));
+  if (site < 0) return;
+  const Activations::Site& e = acts.sites[static_cast<size_t>(site)];
+  k_.engram_mix_forward(u, {e.key.data() + begin * d_.D, m, d_.D},
+                        {e.val.data() + begin * d_.D, m, d_.D}, U1(l, begin, m));
+}
+
+void Executor::Embed(const Rows& rows, size_t begin, size_t m, Activations& acts,
+                     MatView<float> cells) {
+  const MatView<float> x = acts.X(0, d_.S * d_.D).Rows(begin, m);
+  EmbeddingForward<float>(w_.embedding(), {&rows.tokens[rows.first + begin], m}, x.Cols(0, d_.D));
+  for (size_t i = 0; i < m; ++i) {
+    for (size_t lane = 1; lane < d_.S; ++lane) std::copy_n(x.Row(i), d_.D, x.Row(i) + lane * d_.D);
+    if (!cells.empty()) std::copy_n(x.Row(i), d_.D, cells.Row((begin + i) * (d_.L + 1)));
   }
 }
 
-void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Context& context,
-                       Activations& acts, Scratch& s) {
-  const BlockView<const float>& block = w_.view().blocks[l];
-  const LaneView<const float>& lanes = w_.view().lanes[l];
+void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> h) {
   Activations::Layer& a = acts.layer(l);
   const size_t width = d_.S * d_.D;
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
@@ -193,13 +201,17 @@ void Executor::PhaseIn(const Rows& rows, size_t l, size_t begin, size_t m, Conte
   const MatView<float> c{a.c.data() + begin * d_.C, m, d_.C};
   k_.gemm(m, d_.C, width, x.data(), width, 1, w_.layer(l).phi.data(), r.data(), d_.C, false);
   k_.unit_scale_forward(x, r);
-  k_.lane_coefficients_forward(r, lanes.Scalars(l % d_.S), c);
+  k_.lane_coefficients_forward(r, w_.view().lanes[l].Scalars(l % d_.S), c);
   MixIn(l, begin, m, acts);
-  const MatView<const float> u1{u1_.data() + begin * d_.D, m, d_.D};
-  const MatView<float> h = s.a.Matrix(m, d_.D);
-  k_.rms_norm_forward(u1, block.norm_in, h);
+  k_.rms_norm_forward(U1(l, begin, m), w_.view().blocks[l].norm_in, h);
   if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
-  const MatView<float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
+}
+
+void Executor::Projections(const Rows& rows, size_t l, size_t begin, MatView<const float> h,
+                           Context& context, Activations& acts) {
+  const BlockView<const float>& block = w_.view().blocks[l];
+  const size_t m = h.rows();
+  const MatView<float> qkvg{acts.layer(l).qkvg.data() + begin * d_.NQ, m, d_.NQ};
   k_.gemm(m, d_.NQ, d_.D, h.data(), d_.D, 1, w_.layer(l).qkvg.data(), qkvg.data(), d_.NQ, false);
 
   const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
@@ -221,26 +233,26 @@ void Executor::PackKeys(const Rows& rows, size_t l, const Context& context, bool
   const size_t n = rows.total(), stride = 2 * d_.KE, E = d_.E;
   const size_t columns = k_.PackedSize(E, n), by_row = k_.PackedSize(n, E);
   KeyPanels& to = *panels_;
-  to.key_columns.Reserve(d_.K * columns);
-  to.value_rows.Reserve(d_.K * by_row);
-  if (backward) {
-    to.value_columns.Reserve(d_.K * columns);
-    to.key_rows.Reserve(d_.K * by_row);
-  }
-  const size_t kinds = backward ? 4 : 2;
-  pool_.Run("pack keys", d_.K * kinds, [&](size_t task, int) {
-    const size_t head = task / kinds;
-    const float* key = context.kv[l].data() + head * E;
-    const float* value = key + d_.KE;
-    switch (task % kinds) {
-      case 0:
-        return k_.PackB(key, 1, stride, E, n, to.key_columns.data() + head * columns);
-      case 1:
-        return k_.PackB(value, stride, 1, n, E, to.value_rows.data() + head * by_row);
-      case 2:
-        return k_.PackB(value, 1, stride, E, n, to.value_columns.data() + head * columns);
-      default:
-        return k_.PackB(key, stride, 1, n, E, to.key_rows.data() + head * by_row);
+  // Which panels, from keys or values, each head's K or V transposed or not.
+  struct Kind {
+    Buffer<float>& panels;
+    size_t offset;  // of the keys or values in a row
+    bool transposed;
+  };
+  const Kind key_columns = {to.key_columns, 0, true}, key_rows = {to.key_rows, 0, false};
+  const Kind value_columns = {to.value_columns, d_.KE, true},
+             value_rows = {to.value_rows, d_.KE, false};
+  const std::vector<Kind> kinds = backward ? std::vector<Kind>{key_columns, value_columns, key_rows}
+                                           : std::vector<Kind>{key_columns, value_rows};
+  for (const Kind& kind : kinds) kind.panels.Reserve(d_.K * (kind.transposed ? columns : by_row));
+  pool_.Run("pack keys", d_.K * kinds.size(), [&](size_t task, int) {
+    const size_t head = task / kinds.size();
+    const Kind& kind = kinds[task % kinds.size()];
+    const float* from = context.kv[l].data() + kind.offset + head * E;
+    if (kind.transposed) {
+      k_.PackB(from, 1, stride, E, n, kind.panels.data() + head * columns);
+    } else {
+      k_.PackB(from, stride, 1, n, E, kind.panels.data() + head * by_row);
     }
   });
 }
@@ -286,19 +298,23 @@ void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& b
                        s.attention.Reserve(k_.attention_scratch(b.m, b.columns, b.group, d_.E)));
 }
 
+void Executor::OutProjection(size_t l, size_t begin, size_t m, Activations& acts, Scratch& s) {
+  Activations::Layer& a = acts.layer(l);
+  const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
+  const MatView<float> o = s.a.Matrix(m, d_.A);
+  k_.gate_forward({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A), o);
+  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
+  k_.gemm(m, d_.D, d_.A, o.data(), d_.A, 1, w_.layer(l).out.data(), a.p.data() + begin * d_.D, d_.D,
+          false);
+}
+
 void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,
                         Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
   Activations::Layer& a = acts.layer(l);
   const size_t width = d_.S * d_.D;
-  const MatView<float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
-  const MatView<float> o = s.a.Matrix(m, d_.A);
-  k_.gate_forward({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A), o);
-  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
-  const MatView<float> p{a.p.data() + begin * d_.D, m, d_.D};
-  k_.gemm(m, d_.D, d_.A, o.data(), d_.A, 1, w_.layer(l).out.data(), p.data(), d_.D, false);
-  const MatView<const float> u{u_.data() + begin * d_.D, m, d_.D};
-  const MatView<const float> u1{u1_.data() + begin * d_.D, m, d_.D};
+  const MatView<const float> p{a.p.data() + begin * d_.D, m, d_.D};
+  const MatView<const float> u = U(begin, m), u1 = U1(l, begin, m);
   const MatView<float> x1 = s.b.Matrix(m, d_.D), y = s.c.Matrix(m, d_.D);
   k_.rms_norm_forward(p, block.post_norm, x1);
   k_.scalar_gate_forward(u1, x1, *block.attn_gate, x1);

@@ -7,8 +7,8 @@
 
 namespace needle {
 
-inline constexpr size_t kRowBlock =
-    56;  // four tiles of 14 rows: the block and its lanes fit the second-level cache
+inline constexpr size_t kRowBlock = 56;   // rows that share one pass over a layer's weights
+inline constexpr size_t kRowPiece = 16;   // their lanes stay in the second-level cache
 inline constexpr size_t kHeadBlock = 84;  // target rows of one task
 
 /// Rows [begin, begin + m) of a pass over T rows.
@@ -27,6 +27,31 @@ struct RowBlocks {
     const size_t begin = i * T / count;
     return {i, begin, (i + 1) * T / count - begin};
   }
+};
+
+/// The rows of a block in equal pieces of at most kRowPiece rows.
+class PiecesOf {
+ public:
+  explicit PiecesOf(const RowBlock& block) : block_(block) {}
+  struct Iterator {
+    const RowBlock& block;
+    size_t i, count;
+    RowBlock operator*() const {
+      const size_t first = i * block.m / count;
+      return {block.index, block.begin + first, (i + 1) * block.m / count - first};
+    }
+    Iterator& operator++() {
+      ++i;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return i != other.i; }
+  };
+  Iterator begin() const { return {block_, 0, count_}; }
+  Iterator end() const { return {block_, count_, count_}; }
+
+ private:
+  const RowBlock block_;
+  const size_t count_ = CeilDiv(block_.m, kRowPiece);
 };
 
 /// One worker's space; each function reserves what it uses.
