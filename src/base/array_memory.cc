@@ -7,17 +7,17 @@
 namespace needle {
 namespace {
 
-constexpr size_t kCacheLine = 64, kLargePage = size_t{2} << 20;
+constexpr size_t kCacheLine = 64, kLargePage = size_t{2} << 20, kLargeArray = 4 * kLargePage;
 
 std::align_val_t AlignmentOf(size_t bytes) {
-  return std::align_val_t{bytes >= kLargePage ? kLargePage : kCacheLine};
+  return std::align_val_t{bytes >= kLargeArray ? kLargePage : kCacheLine};
 }
 
 }  // namespace
 
 void* AllocateArray(size_t bytes) {
   void* array = ::operator new(bytes, AlignmentOf(bytes));
-  if (bytes >= kLargePage) os::PreferLargePages(array, bytes);
+  if (bytes >= kLargeArray) os::PreferLargePages(array, bytes);
   return array;
 }
 

@@ -10,16 +10,16 @@ namespace needle {
 namespace {
 
 TEST(ArrayMemory, IsAlignedToCacheLinesAndWhenLargeToLargePages) {
-  constexpr size_t kLargePage = size_t{2} << 20;
-  for (const size_t bytes : {size_t{1}, size_t{4096}, kLargePage - 1, kLargePage, kLargePage + 1,
-                             5 * kLargePage + 12345}) {
+  constexpr size_t kLargePage = size_t{2} << 20, kLargeArray = 4 * kLargePage;
+  for (const size_t bytes : {size_t{1}, size_t{4096}, kLargeArray - 1, kLargeArray, kLargeArray + 1,
+                             3 * kLargeArray + 12345}) {
     void* array = AllocateArray(bytes);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(array) % (bytes >= kLargePage ? kLargePage : 64), 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(array) % (bytes >= kLargeArray ? kLargePage : 64), 0u);
     std::memset(array, 0x5a, bytes);
     EXPECT_EQ(static_cast<const unsigned char*>(array)[bytes - 1], 0x5a);
     FreeArray(array, bytes);
   }
-  FreeArray(nullptr, kLargePage);
+  FreeArray(nullptr, kLargeArray);
 }
 
 }  // namespace
