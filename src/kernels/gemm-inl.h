@@ -73,7 +73,7 @@ inline constexpr size_t kKBlock = 512;
 inline constexpr size_t kCopyRow = kKBlock + 16;  // a row of A, copied: not a multiple of a page
 inline constexpr size_t kCacheLineFloats = 16;
 inline constexpr size_t kCopies = 4;         // slivers of A copied at once
-inline constexpr size_t kPrefetchRows = 16;  // rows of a panel from the one in use to the one
+inline constexpr size_t kPrefetchRows = 32;  // rows of a panel from the one in use to the one
                                              // that is asked for
 
 /// Rows of A times panels of B.
@@ -81,8 +81,8 @@ struct Sliver {
   size_t K;        // depth of this product
   const float* a;  // A(i, k) = a[i * row + k * step]: see enum A
   size_t a_row;
-  const float* b;  // panels, panel_stride floats apart
-  size_t panel_stride;
+  const float* b;  // panels, panel_stride floats apart, their rows b_step apart
+  size_t panel_stride, b_step;
   size_t N;  // columns; the last panel may be partly used
   float* c;
   size_t ldc;
@@ -109,12 +109,12 @@ HWY_INLINE void Tile(const Sliver& s, const float* HWY_RESTRICT b, float* HWY_RE
   const float* HWY_RESTRICT a = s.a;
   constexpr size_t kStep = kA == A::kColumns ? kMaxRows : 1;
   const size_t row_stride = kA == A::kInPlace ? s.a_row : kA == A::kRows ? kCopyRow : 1;
-  const size_t panel_stride = s.panel_stride;
-  for (size_t k = 0; k < s.K; ++k, a += kStep, b += kPanelWidth) {
+  const size_t panel_stride = s.panel_stride, b_step = s.b_step;
+  for (size_t k = 0; k < s.K; ++k, a += kStep, b += b_step) {
     if constexpr (P == 1 && V == kPanelVectors) {
       // A panel does not fit the first-level cache, and the hardware looks ahead too little.
       for (size_t i = 0; i < kPanelWidth; i += kCacheLineFloats)
-        hwy::Prefetch(b + kPrefetchRows * kPanelWidth + i);
+        hwy::Prefetch(b + kPrefetchRows * b_step + i);
     }
     TileVec row[P * V];
     NEEDLE_UNROLL
@@ -226,10 +226,10 @@ HWY_NOINLINE void GemmCopied(size_t M, Sliver s, size_t a_k) {
     const size_t columns = end - begin == 1 ? s.N : kPanelWidth;
     for (size_t n = 0; n < s.N; n += columns)
       for (size_t i = begin; i < end; ++i)
-        RunRows<kA>(
-            slivers.Rows(i),
-            {s.K, copy[i - begin], 0, s.b + n / kPanelWidth * s.panel_stride, s.panel_stride,
-             std::min(columns, s.N - n), s.c + slivers.First(i) * s.ldc + n, s.ldc, s.accumulate});
+        RunRows<kA>(slivers.Rows(i),
+                    {s.K, copy[i - begin], 0, s.b + n / kPanelWidth * s.panel_stride,
+                     s.panel_stride, s.b_step, std::min(columns, s.N - n),
+                     s.c + slivers.First(i) * s.ldc + n, s.ldc, s.accumulate});
   }
 }
 
@@ -245,18 +245,25 @@ inline HWY_NOINLINE void GemmInPlace(size_t M, Sliver s) {
   }
 }
 
-/// C (+)= A B where the panels have panels_k rows, of which the first K are used.
-inline HWY_NOINLINE void GemmPanels(size_t M, size_t N, size_t K, const float* a, size_t a_row,
-                                    size_t a_k, const float* panels, size_t panels_k, float* c,
-                                    size_t ldc, bool accumulate) {
+/// B as panels, or as it lies in memory: then N is a multiple of kPanelWidth.
+struct PanelsOf {
+  const float* b;
+  size_t panel_stride, b_step;
+};
+
+/// C (+)= A B
+inline HWY_NOINLINE void GemmOver(size_t M, size_t N, size_t K, const float* a, size_t a_row,
+                                  size_t a_k, const PanelsOf& panels, float* c, size_t ldc,
+                                  bool accumulate) {
   if (M == 0 || N == 0) return;
   const bool in_place = a_k == 1 && (M == 1 || (N <= 2 * kPanelWidth && a_row % 1024 != 0));
   for (size_t k0 = 0; k0 == 0 || k0 < K; k0 += kKBlock) {
     const Sliver s = {std::min(kKBlock, K - k0),
                       a + k0 * a_k,
                       a_row,
-                      panels + k0 * kPanelWidth,
-                      panels_k * kPanelWidth,
+                      panels.b + k0 * panels.b_step,
+                      panels.panel_stride,
+                      panels.b_step,
                       N,
                       c,
                       ldc,
@@ -269,6 +276,14 @@ inline HWY_NOINLINE void GemmPanels(size_t M, size_t N, size_t K, const float* a
       GemmCopied<A::kColumns>(M, s, a_k);
     }
   }
+}
+
+/// C (+)= A B where the panels have panels_k rows, of which the first K are used.
+inline void GemmPanels(size_t M, size_t N, size_t K, const float* a, size_t a_row, size_t a_k,
+                       const float* panels, size_t panels_k, float* c, size_t ldc,
+                       bool accumulate) {
+  GemmOver(M, N, K, a, a_row, a_k, {panels, panels_k * kPanelWidth, kPanelWidth}, c, ldc,
+           accumulate);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -27,6 +27,9 @@ void Gemm(size_t M, size_t N, size_t K, const float* a, size_t a_row_stride, siz
 
 void GemmTn(size_t M, size_t N, size_t T, const float* a, size_t lda, const float* b, size_t ldb,
             float* c, size_t ldc, float* scratch) {
+  // Few rows of C read B once or twice: then packing it would cost as much as the product.
+  if (M <= 2 * kMaxRows && N % kPanelWidth == 0)
+    return GemmOver(M, N, T, a, 1, lda, {b, kPanelWidth, ldb}, c, ldc, true);
   PackRows(StridedRows{b, ldb}, T, N, {scratch, T, 0, 0});
   GemmPanels(M, N, T, a, 1, lda, scratch, T, c, ldc, true);
 }

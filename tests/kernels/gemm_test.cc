@@ -153,7 +153,7 @@ TEST(Gemm, AddsTheGradientOfAWeight) {
   for (const Isa isa : SupportedIsas()) {
     const Kernels& k = KernelsFor(isa);
     for (const size_t M : {1, 16, 30, 130})
-      for (const size_t N : {1, 16, 33, 70})
+      for (const size_t N : {1, 16, 33, 64, 70})
         for (const size_t T : {1, 9, 84, 515}) {
           const size_t lda = M + 5, ldb = N + 1, ldc = N + 3;
           const auto a = NormalFloats(T * lda, 9), b = NormalFloats(T * ldb, 10);
