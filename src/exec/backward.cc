@@ -52,16 +52,16 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
   if (sink && sink->lora) PackLora(*sink->lora);
   double loss = 0;
   if (P > 0) {
-    Forward(plan.prefix, context_, prefix_acts_);
+    ForwardTo(Needed::kTargets, plan.prefix, context_, prefix_acts_, {});
     if (!sink) loss += HeadLoss(plan.prefix, prefix_acts_, nullptr);
   }
   for (const Rows& chunk : plan.chunks) {
-    Forward(chunk, context_, chunk_acts_);
+    ForwardTo(Needed::kTargets, chunk, context_, chunk_acts_, {});
     loss += HeadLoss(chunk, chunk_acts_, sink);
     if (sink) RunBackward(chunk, context_, chunk_acts_, /*clear_own=*/true, *sink);
   }
   if (P > 0 && sink) {
-    Prepare(plan.prefix, prefix_acts_);
+    Prepare(plan.prefix, prefix_acts_, Needed::kTargets);
     loss += HeadLoss(plan.prefix, prefix_acts_, sink);
     RunBackward(plan.prefix, context_, prefix_acts_, /*clear_own=*/false, *sink);
   }
@@ -171,7 +171,12 @@ void Executor::RunBackward(const Rows& rows, Context& context, Activations& acts
     pool_.Run("backward out", blocks.count, [&](size_t task, int worker) {
       const auto [index, begin, m] = blocks[task];
       if (clear_own) std::fill_n(b.Dkv(l) + (rows.first + begin) * 2 * d_.KE, m * 2 * d_.KE, 0.0f);
-      BackwardOut(rows, l, blocks[task], acts, sink, scratch_[static_cast<size_t>(worker)]);
+      Scratch& s = scratch_[static_cast<size_t>(worker)];
+      if (IsPartial(l)) {
+        BackwardPartial(rows, l, blocks[task], acts, sink, s);
+      } else {
+        BackwardOut(rows, l, blocks[task], acts, sink, s);
+      }
     });
     PackKeys(rows, l, context, /*backward=*/true);
     pool_.Run("backward attention", d_.K, [&](size_t head, int worker) {
@@ -226,6 +231,24 @@ void Executor::BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activ
   k_.rope(q, std::span<const int32_t>{&rows.depth[rows.first + begin], m}, rope_, 1);
 }
 
+void Executor::BackwardPartial(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
+                               const GradientSink& sink, Scratch& s) {
+  Backward& back = *back_;
+  const auto clear = [&](float* values, size_t width) {
+    std::fill_n(values + at.begin * width, at.m * width, 0.0f);
+  };
+  if (sink.all || l > 0) clear(back.Dx(l, acts.T, d_.S * d_.D).data(), d_.S * d_.D);
+  clear(back.dc.data(), d_.C);
+  clear(back.du.data(), d_.D);
+  clear(back.dx1.data(), d_.D);
+  clear(back.dp.data(), d_.D);
+  clear(back.o.data(), d_.A);
+  clear(back.dq.data(), d_.A);
+  clear(back.dqkvg.data(), d_.NQ);
+  for (const RowBlock& piece : PiecesOf(at)) MixIn(l, piece.begin, piece.m, acts);
+  ForEachIn(runs_, at, [&](const RowBlock& run) { BackwardOut(rows, l, run, acts, sink, s); });
+}
+
 void Executor::BackwardMlp(size_t l, const RowBlock& at, Activations& acts,
                            const GradientSink& sink, Scratch& s) {
   const BlockView<const float>& block = w_.view().blocks[l];
@@ -271,7 +294,7 @@ void Executor::BackwardAttention(const Rows& rows, size_t l, size_t head, Contex
   Activations::Layer& a = acts.layer(l);
   Backward& back = *back_;
   float* dkv = back.Dkv(l);
-  for (const KeyBlock& block : key_blocks_) {
+  for (const KeyBlock& block : KeyBlocks(l)) {
     const AttentionBlock b = BlockOf(rows, l, head, block, context);
     AttentionGradients g;
     g.d_o = back.datt.data() + block.begin * d_.A + column;

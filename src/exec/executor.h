@@ -113,14 +113,26 @@ class Executor {
 
   /// Whole-block scan for NaN and infinity; "" when all is finite.
   std::string Explain(const Rows& rows, Activations& acts) const;
-  void Prepare(const Rows& rows, Activations& acts);
+  /// Which rows the last layer must give: all, or those of targets (the others only their keys and
+  /// values; what else they have in the last layer is then 0 or not written).
+  enum class Needed { kAll, kTargets };
+  void Prepare(const Rows& rows, Activations& acts, Needed needed);
+  void ForwardTo(Needed needed, const Rows& rows, Context& context, Activations& acts,
+                 MatView<float> cells);
+  /// Blocks of queries in rows [begin, begin + count).
+  void AddKeyBlocks(const Rows& rows, size_t begin, size_t count, std::vector<KeyBlock>* blocks);
+  /// Whether layer l is computed for some rows only, which are those of `runs_`.
+  bool IsPartial(size_t l) const { return partial_ && l + 1 == d_.L; }
+  const std::vector<KeyBlock>& KeyBlocks(size_t l) const {
+    return IsPartial(l) ? last_key_blocks_ : key_blocks_;
+  }
   void Engrams(const Rows& rows, Context& context, Activations& acts);
   /// x of layer 0.
   void Embed(const Rows& rows, size_t begin, size_t m, Activations& acts, MatView<float> cells);
   /// From the lanes that enter a layer to the projections' input h [m, D].
   void PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> h);
-  /// Queries, keys, values and gate of the rows from `begin` on.
-  void Projections(const Rows& rows, size_t l, size_t begin, MatView<const float> h,
+  /// Queries, keys, values and gate from h.
+  void Projections(const Rows& rows, size_t l, const RowBlock& at, MatView<const float> h,
                    Context& context, Activations& acts);
   /// u and, at a site, u1 (the engram mixed in) of a block, from the lanes that enter the layer.
   void MixIn(size_t l, size_t begin, size_t m, Activations& acts);
@@ -145,6 +157,9 @@ class Executor {
                        const ModelView<float>& grads);
   void BackwardOut(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
                    const GradientSink& sink, Scratch& s);
+  /// BackwardOut where the layer is partial: rows that it does not give have no gradient.
+  void BackwardPartial(const Rows& rows, size_t l, const RowBlock& at, Activations& acts,
+                       const GradientSink& sink, Scratch& s);
   /// Lanes and MLP down to the gradient of the out projection.
   void BackwardMlp(size_t l, const RowBlock& at, Activations& acts, const GradientSink& sink,
                    Scratch& s);
@@ -169,7 +184,9 @@ class Executor {
   size_t chunk_rows_ = 1024;
   RopeTable<float> rope_;
   std::vector<Scratch> scratch_;
-  std::vector<KeyBlock> key_blocks_;
+  std::vector<KeyBlock> key_blocks_, last_key_blocks_;
+  bool partial_ = false;  // the last layer gives the rows of runs_ only
+  std::vector<RowBlock> runs_;
   std::unique_ptr<KeyPanels> panels_;
   Buffer<float> u_, u1_, q_;  // [T, D], [T, D], [T, A] of the layer at hand
   std::unique_ptr<Backward> back_;

@@ -71,7 +71,7 @@ void Executor::set_activation_budget(size_t bytes) {
   chunk_rows_ = std::clamp<size_t>(bytes / (4 * d_.L * per_layer), 128, 4096);
 }
 
-void Executor::Prepare(const Rows& rows, Activations& acts) {
+void Executor::Prepare(const Rows& rows, Activations& acts, Needed needed) {
   const size_t T = rows.count();
   acts.Reserve(d_, T, w_.config().engram_layers.size());
   u_.Reserve(T * d_.D);
@@ -82,13 +82,31 @@ void Executor::Prepare(const Rows& rows, Activations& acts) {
     deepest = std::max(deepest, static_cast<size_t>(depth) + 1);
   if (deepest > rope_.positions())
     rope_ = RopeTable<float>(2 * deepest, d_.E, w_.config().rope_theta);
-  key_blocks_.resize(CeilDiv(T, k_.query_block));
-  for (size_t b = 0; b < key_blocks_.size(); ++b) {
-    KeyBlock& block = key_blocks_[b];
-    block.begin = b * T / key_blocks_.size();
-    block.count = (b + 1) * T / key_blocks_.size() - block.begin;
+  key_blocks_.clear();
+  AddKeyBlocks(rows, 0, T, &key_blocks_);
+  partial_ = needed == Needed::kTargets;
+  runs_.clear();
+  last_key_blocks_.clear();
+  if (!partial_) return;
+  for (const int32_t target : rows.target_row) {
+    const size_t row = static_cast<size_t>(target) - rows.first;
+    if (runs_.empty() || row > runs_.back().begin + runs_.back().m + kRunGap)
+      runs_.push_back({runs_.size(), row, 0});
+    runs_.back().m = row + 1 - runs_.back().begin;
+  }
+  for (const RowBlock& run : runs_) AddKeyBlocks(rows, run.begin, run.m, &last_key_blocks_);
+}
+
+void Executor::AddKeyBlocks(const Rows& rows, size_t begin, size_t count,
+                            std::vector<KeyBlock>* blocks) {
+  const size_t parts = CeilDiv(count, k_.query_block);
+  for (size_t b = 0; b < parts; ++b) {
+    KeyBlock block;
+    block.begin = begin + b * count / parts;
+    block.count = begin + (b + 1) * count / parts - block.begin;
     block.columns =
         VisibleSpans(rows, rows.first + block.begin, block.count, k_.panel_width, &block.spans);
+    blocks->push_back(std::move(block));
   }
 }
 
@@ -135,12 +153,17 @@ void Executor::Engrams(const Rows& rows, Context& context, Activations& acts) {
 
 void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
                        MatView<float> cells) {
+  ForwardTo(Needed::kAll, rows, context, acts, cells);
+}
+
+void Executor::ForwardTo(Needed needed, const Rows& rows, Context& context, Activations& acts,
+                         MatView<float> cells) {
   const size_t T = rows.count();
   const RowBlocks blocks(T);
   context.Reserve(d_, w_.config().engram_layers.size(), rows.total(), rows.first);
-  Prepare(rows, acts);
+  Prepare(rows, acts, needed);
   Engrams(rows, context, acts);
-  for (size_t l = 0; l <= d_.L; ++l) {
+  for (size_t l = 0; l < d_.L; ++l) {
     // One pass over the rows: the end of layer l - 1 and the beginning of layer l.
     pool_.Run("forward rows", blocks.count, [&](size_t task, int worker) {
       Scratch& s = scratch_[static_cast<size_t>(worker)];
@@ -153,18 +176,31 @@ void Executor::Forward(const Rows& rows, Context& context, Activations& acts,
         } else {
           PhaseOut(l - 1, piece.begin, piece.m, acts, cells, s);
         }
-        if (l < d_.L)
-          PhaseIn(l, piece.begin, piece.m, acts, h.Rows(piece.begin - block.begin, piece.m));
+        PhaseIn(l, piece.begin, piece.m, acts, h.Rows(piece.begin - block.begin, piece.m));
       }
-      if (l < d_.L) Projections(rows, l, block.begin, h, context, acts);
+      Projections(rows, l, block, h, context, acts);
     });
-    if (l == d_.L) break;
     if (T > 1) PackKeys(rows, l, context, /*backward=*/false);
-    pool_.Run("forward attention", key_blocks_.size() * d_.K, [&](size_t task, int worker) {
-      Attend(rows, l, task % d_.K, key_blocks_[task / d_.K], context, acts,
+    const std::vector<KeyBlock>& key_blocks = KeyBlocks(l);
+    pool_.Run("forward attention", key_blocks.size() * d_.K, [&](size_t task, int worker) {
+      Attend(rows, l, task % d_.K, key_blocks[task / d_.K], context, acts,
              scratch_[static_cast<size_t>(worker)]);
     });
   }
+  const size_t last = d_.L - 1;
+  pool_.Run("forward rows", blocks.count, [&](size_t task, int worker) {
+    Scratch& s = scratch_[static_cast<size_t>(worker)];
+    const auto finish = [&](const RowBlock& block) {
+      OutProjection(last, block.begin, block.m, acts, s);
+      for (const RowBlock& piece : PiecesOf(block))
+        PhaseOut(last, piece.begin, piece.m, acts, cells, s);
+    };
+    if (IsPartial(last)) {
+      ForEachIn(runs_, blocks[task], finish);
+    } else {
+      finish(blocks[task]);
+    }
+  });
 }
 
 MatView<float> Executor::U1(size_t l, size_t begin, size_t m) {
@@ -207,13 +243,27 @@ void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatV
   if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
 }
 
-void Executor::Projections(const Rows& rows, size_t l, size_t begin, MatView<const float> h,
+void Executor::Projections(const Rows& rows, size_t l, const RowBlock& at, MatView<const float> h,
                            Context& context, Activations& acts) {
   const BlockView<const float>& block = w_.view().blocks[l];
-  const size_t m = h.rows();
+  const size_t begin = at.begin, m = at.m;
   const MatView<float> qkvg{acts.layer(l).qkvg.data() + begin * d_.NQ, m, d_.NQ};
-  k_.gemm(m, d_.NQ, d_.D, h.data(), d_.D, 1, w_.layer(l).qkvg.data(), qkvg.data(), d_.NQ, false);
-
+  // Columns [from, to), and those before that share a panel, of n rows.
+  const auto project = [&](size_t row, size_t n, size_t from, size_t to) {
+    const size_t first = from / k_.panel_width * k_.panel_width;
+    k_.gemm(n, to - first, d_.D, h.Row(row), h.stride(), 1, w_.layer(l).qkvg.data() + first * d_.D,
+            qkvg.Row(row) + first, d_.NQ, false);
+  };
+  if (IsPartial(l)) {
+    for (size_t i = 0; i < m; ++i) std::fill_n(qkvg.Row(i), d_.NQ, 0.0f);
+    project(0, m, d_.column[kK], d_.column[kGate]);
+    ForEachIn(runs_, at, [&](const RowBlock& run) {
+      project(run.begin - begin, run.m, d_.column[kQ], d_.column[kK]);
+      project(run.begin - begin, run.m, d_.column[kGate], d_.NQ);
+    });
+  } else {
+    project(0, m, 0, d_.NQ);
+  }
   const std::span<const int32_t> position{&rows.depth[rows.first + begin], m};
   const MatView<float> q{q_.data() + begin * d_.A, m, d_.A};
   k_.rms_norm_forward(qkvg.Cols(0, d_.A), block.q_norm, q);

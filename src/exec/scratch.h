@@ -1,6 +1,7 @@
 // Internal to src/exec: the executor's scratch space.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "exec/executor.h"
@@ -9,6 +10,7 @@ namespace needle {
 
 inline constexpr size_t kRowBlock = 56;   // rows that share one pass over a layer's weights
 inline constexpr size_t kRowPiece = 16;   // their lanes stay in the second-level cache
+inline constexpr size_t kRunGap = 8;      // rows between two runs of targets that join them
 inline constexpr size_t kHeadBlock = 84;  // target rows of one task
 
 /// Rows [begin, begin + m) of a pass over T rows.
@@ -53,6 +55,16 @@ class PiecesOf {
   const RowBlock block_;
   const size_t count_ = CeilDiv(block_.m, kRowPiece);
 };
+
+/// Calls fn(RowBlock) for each part of a block that lies in one of the runs (ascending).
+template <class Fn>
+void ForEachIn(const std::vector<RowBlock>& runs, const RowBlock& block, const Fn& fn) {
+  for (const RowBlock& run : runs) {
+    const size_t begin = std::max(run.begin, block.begin);
+    const size_t end = std::min(run.begin + run.m, block.begin + block.m);
+    if (begin < end) fn(RowBlock{block.index, begin, end - begin});
+  }
+}
 
 /// One worker's space; each function reserves what it uses.
 struct Executor::Scratch {
