@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/str_cat.h"
 #include "exec/packing_support.h"
 #include "ops/engram.h"
 #include "ops/gate.h"
@@ -240,6 +241,66 @@ TEST(Chunks, GiveTheWholeForestsFullGradients) {
             << name << " " << spec.path << " " << rows;
       }
     }
+  }
+}
+
+/// The forest with targets of weight 0 at all rows, which makes the last layer give them all.
+Forest WithEveryRowATarget(const Forest& forest) {
+  Forest all = forest;
+  all.target_row.clear();
+  all.target_id.clear();
+  all.target_weight.clear();
+  size_t n = 0;
+  for (int32_t row = 0; row < static_cast<int32_t>(forest.rows()); ++row) {
+    all.target_row.push_back(row);
+    all.target_id.push_back(0);
+    all.target_weight.push_back(0.0f);
+    for (; n < forest.targets() && forest.target_row[n] == row; ++n) {
+      all.target_row.push_back(row);
+      all.target_id.push_back(forest.target_id[n]);
+      all.target_weight.push_back(forest.target_weight[n]);
+    }
+  }
+  return all;
+}
+
+/// The forest with every `step`-th of its targets.
+Forest WithFewTargets(const Forest& forest, size_t step) {
+  Forest few = forest;
+  few.target_row.clear();
+  few.target_id.clear();
+  few.target_weight.clear();
+  for (size_t n = 0; n < forest.targets(); n += step) {
+    few.target_row.push_back(forest.target_row[n]);
+    few.target_id.push_back(forest.target_id[n]);
+    few.target_weight.push_back(forest.target_weight[n]);
+  }
+  return few;
+}
+
+TEST(LastLayer, GivesTheSameLoraGradientsAtTargetsAsAtAllRows) {
+  for (const Isa isa : SupportedIsas()) {
+    Adapted m("tiny", {}, isa);
+    const Forest tree = EightExamples().batch.Build(Packing::kTree);
+    for (const size_t step : {1u, 31u, 1000u})
+      for (const size_t rows : {200u, 4096u}) {
+        m.model.executor.set_chunk_rows(rows);
+        const Forest forest = WithFewTargets(tree, step);
+        ExpectNear(m.Of(forest), m.Of(WithEveryRowATarget(forest)), kPackedLoss, kPackedGradient,
+                   StrCat(Name(isa), ", every ", step, "th target, ", rows, " rows"));
+      }
+  }
+}
+
+TEST(LastLayer, GivesTheSameFullGradientsAtTargetsAsAtAllRows) {
+  Loaded m("alt", SupportedIsas().back(), {}, /*all=*/true);
+  const Forest forest = WithFewTargets(EightExamples().batch.Build(Packing::kTree), 31);
+  ParamArrays<float> targets, all;
+  const double loss = m.FullLoss(forest, &targets);
+  EXPECT_NEAR(m.FullLoss(WithEveryRowATarget(forest), &all), loss, kPackedLoss * loss);
+  for (const ParamSpec& spec : ModelParams(m.base.config)) {
+    if (!spec.in_training) continue;
+    EXPECT_LE(RelativeL2(targets.At(spec.path), all.At(spec.path)), kPackedGradient) << spec.path;
   }
 }
 
