@@ -20,6 +20,9 @@ libraries=(needle needle_train_shared needle_cli)
 tests=(base json tensor text quant ops kernels model grammar data format exec train runtime)
 summary=()
 failed=0
+# Tests that an emulator cannot pass, as filters of GoogleTest. qemu-user forks where posix_spawn asks for a
+# child in the same memory, so a program that is not there is not reported to the parent.
+declare -A left_out=([aarch64]="-Process.SaysWhenThereIsNoSuchProgram")
 
 # Headers that are the same for every target, and fmt by its headers alone: into a prefix.
 foreign_headers() {
@@ -74,15 +77,28 @@ foreign_build() {
   nice -n 10 ninja -C "$folder/needle" -j"$jobs" -k0 "${targets[@]}"
 }
 
+# emulate_children <folder> <emulator...>: programs that tests start cannot be started by this system, so a
+# script that emulates them stands in their place.
+emulate_children() {
+  local child=$1/needle/bin/write_file_child
+  shift
+  if [[ $(head -c 4 "$child" | tail -c 3) == ELF ]]; then
+    mv "$child" "$child.program"
+    printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$*" "$PWD/$child.program" >"$child"
+    chmod +x "$child"
+  fi
+}
+
 # run_tests <target> <folder> <suffix> <emulator...>: each program once; counts what GoogleTest says.
 run_tests() {
   local target=$1 folder=$2 suffix=$3 name log passed=0 total=0 skipped=0 ran good
   local filter="FILTER_$target"
   shift 3
+  [[ -z ${left_out[$target]:-} ]] || echo "-- $target: left out: ${left_out[$target]#-}"
   for name in "${tests[@]}"; do
     log=$folder/$name.log
     if ! timeout "${TEST_SECONDS:-3600}" nice -n 10 "$@" "$folder/needle/bin/${name}_test$suffix" \
-      --gtest_filter="${!filter:-*}" >"$log" 2>&1; then
+      --gtest_filter="${!filter:-${left_out[$target]:-*}}" >"$log" 2>&1; then
       failed=1
       echo "-- $target: ${name}_test failed, see $log"
       tr -d '\r' <"$log" | grep -E '^\[  FAILED  \] [^ ]+$' || tail -5 "$log"
@@ -120,7 +136,9 @@ aarch64() {
     summary+=("aarch64: the build FAILED") failed=1
     return 0
   fi
-  run_tests aarch64 "$folder" "" qemu-aarch64 -L /usr/aarch64-linux-gnu
+  local emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
+  emulate_children "$folder" "${emulator[@]}"
+  run_tests aarch64 "$folder" "" "${emulator[@]}"
 }
 
 macos() {

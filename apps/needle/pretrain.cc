@@ -127,7 +127,8 @@ Status Run(const PretrainArgs& args) {
   const Status logged = printer.Finish();
   NEEDLE_ASSIGN(const TrainOutcome outcome, trained);
   NEEDLE_TRY(logged);
-  for (auto& [path, tensor] : backend->Params()) model.params[path] = tensor;
+  NEEDLE_ASSIGN(TensorMap params, backend->Params());
+  for (auto& [path, tensor] : params) model.params[path] = std::move(tensor);
   for (auto& [path, tensor] : model.params) tensor = tensor.As(DType::kF16);
   model.step = outcome.steps_done;
   model.run_stage = "pretrain";

@@ -195,7 +195,8 @@ class FinetuneRun {
     report.last_loss = outcome.last_loss;
     report.last_val_loss = outcome.last_val_loss;
     if (!outcome.interrupted) {
-      NEEDLE_TRY(SaveAdapter(o_.out, AdapterOf(*backend, quantisation)));
+      NEEDLE_ASSIGN(const Adapter adapter, AdapterOf(*backend, quantisation));
+      NEEDLE_TRY(SaveAdapter(o_.out, adapter));
       NEEDLE_TRY(RemoveFile(train.state_path));
       report.adapter = o_.out;
     }
@@ -278,9 +279,9 @@ class FinetuneRun {
     return start;
   }
 
-  Adapter AdapterOf(const Backend& backend, const Quantisation& quantisation) const {
+  Result<Adapter> AdapterOf(const Backend& backend, const Quantisation& quantisation) const {
     Adapter adapter;
-    adapter.lora = backend.Lora();
+    NEEDLE_ASSIGN(adapter.lora, backend.Lora());
     adapter.scale = double{o_.lora_alpha} / o_.lora_rank;
     adapter.base = base_.name;
     adapter.rank = o_.lora_rank;

@@ -55,13 +55,14 @@ class Backend {
   /// After a loss that is not finite: which operation produced it first ("" when unknown).
   virtual std::string ExplainNonFinite(const Forest& batch) = 0;
 
-  virtual TrainState State() const = 0;
+  /// Of a device that fails: its error, and so for Lora and Params.
+  virtual Result<TrainState> State() const = 0;
   /// Errors: names or sizes that are not this run's.
   virtual Status SetState(const TrainState& state) = 0;
   /// The LoRA factors as an adapter holds them (kLora).
-  virtual std::map<std::string, LoraPair> Lora() const = 0;
+  virtual Result<std::map<std::string, LoraPair>> Lora() const = 0;
   /// The trained parameters (kAll), float32.
-  virtual TensorMap Params() const = 0;
+  virtual Result<TensorMap> Params() const = 0;
 };
 
 }  // namespace needle

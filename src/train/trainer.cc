@@ -210,7 +210,8 @@ class Run {
   Status SaveState() {
     saved_at_ = Clock::now();
     if (o_.state_path.empty()) return {};
-    return SaveTrainState(o_.state_path, {backend_.State(), outcome_.steps_done, fingerprint_});
+    NEEDLE_ASSIGN(TrainState state, backend_.State());
+    return SaveTrainState(o_.state_path, {std::move(state), outcome_.steps_done, fingerprint_});
   }
 
   Status Resume() {

@@ -56,7 +56,7 @@ TEST(Training, AnInterruptedRunThatIsResumedEndsAtTheSameBits) {
     ASSERT_TRUE(resumed.ok()) << resumed.error().message();
     EXPECT_EQ(resumed->plan.first_step, stop);
     EXPECT_EQ(resumed->steps_done, total);
-    EXPECT_TRUE(Same(rest->State(), whole->State())) << "stopped after step " << stop;
+    EXPECT_TRUE(Same(*rest->State(), *whole->State())) << "stopped after step " << stop;
     ASSERT_EQ(before.steps.size() + after.steps.size(), uninterrupted.steps.size());
     for (size_t k = 0; k < after.steps.size(); ++k) {
       EXPECT_EQ(after.steps[k].loss, uninterrupted.steps[k + before.steps.size()].loss);
@@ -80,13 +80,13 @@ TEST(Training, AStateOfAnotherRunIsRefusedAndChangesNothing) {
     TrainOptions other = options;
     if (!data) other.seed = 4;
     const auto backend = Cpu(base, SmallLora());
-    const TrainState untouched = backend->State();
+    const TrainState untouched = *backend->State();
     Recorder none;
     const auto refused = Train(*backend, data ? ShortExamples(9, 16) : examples, {}, other, none);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message().find("other data or settings"), std::string::npos);
     EXPECT_TRUE(none.steps.empty());
-    EXPECT_TRUE(Same(backend->State(), untouched));
+    EXPECT_TRUE(Same(*backend->State(), untouched));
   }
 }
 
@@ -97,7 +97,7 @@ TEST(Training, AnInfiniteWeightIsAnErrorThatNamesStepLinesAndOperation) {
   v.Put(2 * v.size() / 5 + 7, INFINITY);  // in layer 2 of five
   const auto examples = ShortExamples(6, 16);
   const auto backend = Cpu(base, SmallLora());
-  const TrainState before = backend->State();
+  const TrainState before = *backend->State();
   TrainOptions options = Quick();
   options.val_split = 0;
   Recorder recorder;
@@ -111,7 +111,7 @@ TEST(Training, AnInfiniteWeightIsAnErrorThatNamesStepLinesAndOperation) {
   std::string lines = "on the data lines ";
   for (size_t i = 0; i < 4; ++i) lines += (i ? ", " : "") + std::to_string(order[i] + 1);
   EXPECT_NE(said.find(lines), std::string::npos) << said << " has no " << lines;
-  EXPECT_TRUE(Same(backend->State(), before)) << "values and moments are as they were";
+  EXPECT_TRUE(Same(*backend->State(), before)) << "values and moments are as they were";
   EXPECT_TRUE(recorder.steps.empty());
 }
 
@@ -127,15 +127,50 @@ class Poisoned final : public Backend {
   }
   Result<double> Evaluate(const Forest& batch) override { return real_.Evaluate(batch); }
   std::string ExplainNonFinite(const Forest&) override { return ""; }
-  TrainState State() const override { return real_.State(); }
+  Result<TrainState> State() const override { return real_.State(); }
   Status SetState(const TrainState& state) override { return real_.SetState(state); }
-  std::map<std::string, LoraPair> Lora() const override { return real_.Lora(); }
-  TensorMap Params() const override { return real_.Params(); }
+  Result<std::map<std::string, LoraPair>> Lora() const override { return real_.Lora(); }
+  Result<TensorMap> Params() const override { return real_.Params(); }
 
  private:
   Backend& real_;
   int step_, steps_ = 0;
 };
+
+/// A device that has gone: it can give its state no more.
+class Gone final : public Backend {
+ public:
+  explicit Gone(Backend& real) : real_(real) {}
+  std::string Name() const override { return real_.Name(); }
+  std::string Description() const override { return real_.Description(); }
+  Result<StepResult> Step(const Forest& batch, const UpdateScalars& scalars) override {
+    return real_.Step(batch, scalars);
+  }
+  Result<double> Evaluate(const Forest& batch) override { return real_.Evaluate(batch); }
+  std::string ExplainNonFinite(const Forest&) override { return ""; }
+  Result<TrainState> State() const override { return Lost(); }
+  Status SetState(const TrainState& state) override { return real_.SetState(state); }
+  Result<std::map<std::string, LoraPair>> Lora() const override { return Lost(); }
+  Result<TensorMap> Params() const override { return Lost(); }
+
+ private:
+  static Error Lost() { return Error(Code::kUnavailable, "the device is lost"); }
+  Backend& real_;
+};
+
+TEST(Training, AStateThatTheDeviceCannotGiveIsAnErrorAndNothingIsWritten) {
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.state_path = folder.File("state.safetensors");
+  options.state_seconds = -1;  // after every step
+  const auto real = Cpu(ReferenceModel("tiny"), SmallLora());
+  Gone gone(*real);
+  Recorder recorder;
+  const auto outcome = Train(gone, ShortExamples(12, 24), {}, options, recorder);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_NE(outcome.error().message().find("the device is lost"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(options.state_path));
+}
 
 TEST(Training, ALossThatIsNotFiniteKeepsTheLastGoodStateOnDisk) {
   const Checkpoint base = ReferenceModel("tiny");
@@ -154,14 +189,14 @@ TEST(Training, ALossThatIsNotFiniteKeepsTheLastGoodStateOnDisk) {
   const auto saved = LoadTrainState(options.state_path);
   ASSERT_TRUE(saved.ok());
   EXPECT_EQ(saved->step, 3);
-  EXPECT_TRUE(Same(saved->state, real->State()));
+  EXPECT_TRUE(Same(saved->state, *real->State()));
   // Nothing is lost: the run goes on from there and ends as if nothing had happened.
   options.resume = true;
   const auto rest = Cpu(base, SmallLora()), whole = Cpu(base, SmallLora());
   Recorder a, b;
   ASSERT_TRUE(Train(*rest, examples, {}, options, a).ok());
   ASSERT_TRUE(Train(*whole, examples, {}, Quick(), b).ok());
-  EXPECT_TRUE(Same(rest->State(), whole->State()));
+  EXPECT_TRUE(Same(*rest->State(), *whole->State()));
 }
 
 TEST(Training, TheShortLastBatchIsWeighedByItsOwnTokens) {
@@ -195,7 +230,7 @@ TEST(Training, ABatchWithoutTargetsHasLossZeroAndOnlyDecays) {
   auto examples = ShortExamples(4, 24);
   for (EncodedExample& e : examples) std::fill(e.weights.begin(), e.weights.end(), 0.0f);
   const auto backend = Cpu(base, SmallLora());
-  const TrainState before = backend->State();
+  const TrainState before = *backend->State();
   TrainOptions options = Quick();
   options.val_split = 0;
   Recorder recorder;
@@ -207,7 +242,7 @@ TEST(Training, ABatchWithoutTargetsHasLossZeroAndOnlyDecays) {
     EXPECT_EQ(e.grad_norm, 0);
     EXPECT_EQ(e.target_tokens, 0);
   }
-  const TrainState after = backend->State();
+  const TrainState after = *backend->State();
   for (const auto& [name, values] : after.values)
     for (size_t i = 0; i < values.size(); ++i)  // lr 0, then 5e-3, times the decay of 1e-4
       ASSERT_NEAR(values[i], before.values.at(name)[i] * (1 - 5e-3f * 1e-4f), 1e-7);
@@ -230,8 +265,8 @@ TEST(Training, TheAdapterIsTheSameBitForBitOnAnyNumberOfThreads) {
         options.batch_size = 8;
         Recorder recorder;
         ASSERT_TRUE(Train(*backend, examples, {}, options, recorder).ok());
-        if (threads == 1) want = backend->State();
-        EXPECT_TRUE(Same(backend->State(), want))
+        if (threads == 1) want = *backend->State();
+        EXPECT_TRUE(Same(*backend->State(), want))
             << threads << " threads" << (quantised ? ", quantised" : "");
       }
     }

@@ -95,8 +95,9 @@ TEST_P(Trajectory, TwentyStepsAreUpstreams) {
   const std::unique_ptr<Backend> backend = Cpu(base, OptionsFor(c, base.config));
 
   const Values init = StoredAdapter(npz, "init");
-  ASSERT_EQ(init.size(), backend->State().values.size());
-  for (const auto& [name, got] : backend->State().values) {
+  ASSERT_EQ(init.size(), backend->State()->values.size());
+  const TrainState reached = *backend->State();
+  for (const auto& [name, got] : reached.values) {
     const std::vector<float>& want = init.at(name);
     ASSERT_EQ(got.size(), want.size()) << name;
     int64_t worst = 0;
@@ -147,7 +148,7 @@ TEST_P(Trajectory, TwentyStepsAreUpstreams) {
         << "epoch " << e + 1;
   if (std::string(c.mode) != "none") return;  // code flips part the adapters
   const Values final = StoredAdapter(npz, "final");
-  const TrainState trained = backend->State();
+  const TrainState trained = *backend->State();
   for (const auto& [name, got] : trained.values) {
     const bool is_a = name.back() == 'A';
     // What training added: A minus its initial value, and B, which starts at zero.
@@ -165,7 +166,7 @@ TEST_P(Trajectory, FromTheStoredAdapterTheNextStepsLossIsUpstreams) {
   const std::vector<EncodedExample> examples = ExamplesOf(npz.at("seqs"), npz.at("masks"));
   const std::unique_ptr<Backend> backend = Cpu(base, OptionsFor(c, base.config));
   for (const int after : {1, 2, 5}) {
-    TrainState state = backend->State();
+    TrainState state = *backend->State();
     state.values = StoredAdapter(npz, "after" + std::to_string(after));
     const Status set = backend->SetState(state);
     ASSERT_TRUE(set.ok());

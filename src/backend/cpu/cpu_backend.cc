@@ -71,7 +71,7 @@ class CpuBackend final : public Backend {
     return executor_.FirstNonFinite(batch);
   }
 
-  TrainState State() const override {
+  Result<TrainState> State() const override {
     TrainState state;
     for (const Leaf& leaf : leaves_) {
       state.values[leaf.name] = Slice(values_, leaf);
@@ -98,7 +98,7 @@ class CpuBackend final : public Backend {
     return {};
   }
 
-  std::map<std::string, LoraPair> Lora() const override {
+  Result<std::map<std::string, LoraPair>> Lora() const override {
     std::map<std::string, LoraPair> lora;
     for (size_t i = 0; i < specs_.size() && options_.trained == TrainedSet::kLora; ++i) {
       const Shape& w = specs_[i].shape;
@@ -110,7 +110,7 @@ class CpuBackend final : public Backend {
     return lora;
   }
 
-  TensorMap Params() const override {
+  Result<TensorMap> Params() const override {
     TensorMap params;
     for (const ParamSpec& spec : specs_)
       if (options_.trained == TrainedSet::kAll)

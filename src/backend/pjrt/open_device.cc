@@ -1,5 +1,6 @@
 #include "backend/pjrt/open_device.h"
 
+#include <map>
 #include <utility>
 
 #include "base/file.h"
@@ -43,11 +44,15 @@ void AddCautions(const Attempt& attempt, const ProbeAnswer& answer, const Platfo
     notes.push_back(StrCat(attempt.candidate.name, ": ", attempt.candidate.caution));
 }
 
+/// What was picked and then could not be opened, by library.
+using Unopened = std::map<std::string, Error>;
+
 /// Walks a group; `failures` collects why the attempts before the picked one were not taken.
 class GroupWalk {
  public:
-  GroupWalk(const Choice& choice, const Platform& platform, const OpenOptions& options)
-      : choice_(choice), platform_(platform), options_(options) {}
+  GroupWalk(const Choice& choice, const Platform& platform, const OpenOptions& options,
+            const Unopened& unopened)
+      : choice_(choice), platform_(platform), options_(options), unopened_(unopened) {}
 
   Result<Picked> Pick(const std::vector<Attempt>& group) {
     std::optional<Error> last;
@@ -55,6 +60,11 @@ class GroupWalk {
       Picked picked;
       picked.attempt = attempt;
       if (attempt.candidate.library.empty()) return Native(std::move(picked));
+      if (const auto at = unopened_.find(attempt.candidate.library); at != unopened_.end()) {
+        Failed(attempt, at->second);
+        last = at->second;
+        continue;
+      }
       picked.answer =
           CachedProbe(attempt, platform_, options_.prober, ProbeFolder(options_), options_.refresh);
       std::optional<Error> why = picked.answer.error;
@@ -62,13 +72,16 @@ class GroupWalk {
       if (why && why->code() == Code::kInvalidArgument && picked.answer.ended) return *why;
       if (!why) why = Objection(choice_, attempt, picked.answer, platform_);
       if (!why) return Taken(std::move(picked));
-      failures_.push_back(StrCat(attempt.candidate.name, ": ", why->message()));
+      Failed(attempt, *why);
       last = std::move(why);
     }
     return *last;  // a group is never empty
   }
 
  private:
+  void Failed(const Attempt& attempt, const Error& why) {
+    failures_.push_back(StrCat(attempt.candidate.name, ": ", why.message()));
+  }
   Picked Native(Picked picked) {
     picked.kind = Kind::kCpu;
     picked.notes = failures_;
@@ -86,6 +99,7 @@ class GroupWalk {
   const Choice& choice_;
   const Platform& platform_;
   const OpenOptions& options_;
+  const Unopened& unopened_;
   std::vector<std::string> failures_;
 };
 
@@ -94,11 +108,11 @@ Error Named(const Wish& wish, size_t name, const Error& error) {
   return Error(error.code(), StrCat(wish.from, "=", wish.names[name], ": ", error.message()));
 }
 
-Result<Picked> PickFrom(const Choice& choice, const Platform& platform,
-                        const OpenOptions& options) {
+Result<Picked> PickFrom(const Choice& choice, const Platform& platform, const OpenOptions& options,
+                        const Unopened& unopened) {
   std::optional<Picked> first;
   for (size_t i = 0; i < choice.groups.size(); ++i) {
-    Result<Picked> picked = GroupWalk(choice, platform, options).Pick(choice.groups[i]);
+    Result<Picked> picked = GroupWalk(choice, platform, options, unopened).Pick(choice.groups[i]);
     if (!picked.ok()) return Named(choice.wish, i, picked.error());
     if (!first) first = *std::move(picked);
   }
@@ -131,31 +145,28 @@ Kind KindOf(const Attempt& attempt, const ProbeAnswer& answer) {
 Result<Picked> PickDevice(const Platform& platform, const std::string& device,
                           const OpenOptions& options) {
   NEEDLE_ASSIGN(const Choice choice, Choose(platform, device));
-  return PickFrom(choice, platform, options);
+  return PickFrom(choice, platform, options, {});
 }
 
 Result<OpenedDevice> OpenDevice(const Platform& platform, const std::string& device,
                                 const OpenOptions& options) {
   NEEDLE_ASSIGN(const Choice choice, Choose(platform, device));
-  NEEDLE_ASSIGN(Picked picked, PickFrom(choice, platform, options));
-  OpenedDevice opened;
-  opened.kind = picked.kind;
-  opened.candidate = picked.attempt.candidate;
-  opened.notes = std::move(picked.notes);
-  if (opened.kind == Kind::kCpu) return opened;
-  Result<std::unique_ptr<Client>> client = OpenClient(picked, choice.wish, platform, options);
-  if (client.ok()) {
-    opened.client = *std::move(client);
-    return opened;
+  Unopened unopened;
+  for (;;) {  // ends: what cannot be opened is not picked again
+    NEEDLE_ASSIGN(Picked picked, PickFrom(choice, platform, options, unopened));
+    OpenedDevice opened;
+    opened.kind = picked.kind;
+    opened.candidate = picked.attempt.candidate;
+    opened.notes = std::move(picked.notes);
+    if (opened.kind == Kind::kCpu) return opened;
+    Result<std::unique_ptr<Client>> client = OpenClient(picked, choice.wish, platform, options);
+    if (client.ok()) {
+      opened.client = *std::move(client);
+      return opened;
+    }
+    // The probe went well, so this is a device that somebody has taken meanwhile.
+    unopened.emplace(opened.candidate.library, client.error());
   }
-  // The probe went well, so this is a device that somebody has taken meanwhile.
-  if (!choice.automatic()) return Named(choice.wish, 0, client.error());
-  opened.kind = Kind::kCpu;
-  opened.notes = {StrCat(opened.candidate.name, " is not used: ", client.error().message())};
-  opened.candidate = Candidate();
-  opened.candidate.kind = Kind::kCpu;
-  opened.candidate.name = "cpu";
-  return opened;
 }
 
 std::string MemoryText(int64_t bytes) {

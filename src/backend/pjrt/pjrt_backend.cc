@@ -121,12 +121,12 @@ class PjrtBackendImpl final : public PjrtBackend {
     return StrCat("the forward on ", Name(), " (with --device cpu its operation is named)");
   }
 
-  TrainState State() const override {
+  Result<TrainState> State() const override {
     TrainState state;
-    for (const auto& named : programs_.leaves()) {
-      state.values[named.first] = Download("value/" + named.first);
-      state.first_moment[named.first] = Download("first/" + named.first);
-      state.second_moment[named.first] = Download("second/" + named.first);
+    for (const auto& [name, spec] : programs_.leaves()) {
+      NEEDLE_ASSIGN(state.values[name], Download("value/" + name));
+      NEEDLE_ASSIGN(state.first_moment[name], Download("first/" + name));
+      NEEDLE_ASSIGN(state.second_moment[name], Download("second/" + name));
     }
     return state;
   }
@@ -140,23 +140,22 @@ class PjrtBackendImpl final : public PjrtBackend {
     return Merge(/*all=*/false);
   }
 
-  std::map<std::string, LoraPair> Lora() const override {
+  Result<std::map<std::string, LoraPair>> Lora() const override {
     std::map<std::string, LoraPair> out;
     for (size_t i = 0; i < specs_.size() && lora(); ++i) {
       const std::string& path = specs_[i].path;
-      const auto factor = [&](const std::string& name) {
-        return Tensor::FromFloats(programs_.leaves().at(name).shape, Download("value/" + name));
-      };
-      out[path] = {factor(path + "/A"), factor(path + "/B")};
+      NEEDLE_ASSIGN(Tensor a, Trained(path + "/A"));
+      NEEDLE_ASSIGN(Tensor b, Trained(path + "/B"));
+      out[path] = {std::move(a), std::move(b)};
     }
     return out;
   }
 
-  TensorMap Params() const override {
+  Result<TensorMap> Params() const override {
     TensorMap out;
-    for (size_t i = 0; i < specs_.size() && !lora(); ++i)
-      out[specs_[i].path] =
-          Tensor::FromFloats(specs_[i].shape, Download("value/" + specs_[i].path));
+    for (size_t i = 0; i < specs_.size() && !lora(); ++i) {
+      NEEDLE_ASSIGN(out[specs_[i].path], Trained(specs_[i].path));
+    }
     return out;
   }
 
@@ -246,10 +245,12 @@ class PjrtBackendImpl final : public PjrtBackend {
     return Put(name, tensor.ToFloats().data(), {ElementType::kF32, tensor.shape});
   }
 
-  /// Empty when the device fails: what is asked for here has no other way to say so.
-  std::vector<float> Download(const std::string& name) const {
-    Result<std::vector<float>> values = arrays_[0].at(name).Floats();
-    return values.ok() ? *std::move(values) : std::vector<float>();
+  Result<std::vector<float>> Download(const std::string& name) const {
+    return arrays_[0].at(name).Floats();
+  }
+  Result<Tensor> Trained(const std::string& leaf) const {
+    NEEDLE_ASSIGN(const std::vector<float> values, Download("value/" + leaf));
+    return Tensor::FromFloats(programs_.leaves().at(leaf).shape, values);
   }
 
   Status Compile(NamedProgram program, std::optional<Compiled>* to) {

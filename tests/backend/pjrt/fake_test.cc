@@ -89,6 +89,38 @@ TEST_F(Fake, IsTakenWhenItIsHealthy) {
   EXPECT_EQ(picked->notes, std::vector<std::string>{});
 }
 
+TEST_F(Fake, ADeviceThatIsTakenAfterItsProbeGivesWayToTheNext) {
+  const std::string first = Cuda("mode=client-error");
+  const std::string next = site_ + "/jax_plugins/xla_cuda12/xla_cuda_plugin.so";
+  OpenOptions options;
+  options.prober = [](const Attempt&) {  // all went well when the plugins were tried
+    ProbeAnswer answer;
+    answer.api_minor = 115;
+    answer.platform = "cuda";
+    answer.devices.emplace_back();
+    return answer;
+  };
+  const std::string why = "cuda: " + first + ": the device cannot be opened: CUDA_ERROR_NO_DEVICE";
+  const Result<OpenedDevice> alone = OpenDevice(Here(), "auto", options);
+  ASSERT_TRUE(alone.ok()) << alone.error().message();
+  EXPECT_EQ(alone->kind, Kind::kCpu);
+  ASSERT_EQ(alone->notes.size(), 1u);
+  EXPECT_TRUE(Has(alone->notes[0], "an NVIDIA GPU is here but is not used: " + why));
+  const Result<OpenedDevice> named = OpenDevice(Here(), "cuda", options);
+  ASSERT_FALSE(named.ok());
+  EXPECT_TRUE(Has(named.error().message(), "--device=cuda: " + first)) << named.error().message();
+  PutFakePlugin(next, "kind=Second GPU");
+  for (const char* device : {"auto", "cuda"}) {
+    const Result<OpenedDevice> opened = OpenDevice(Here(), device, options);
+    ASSERT_TRUE(opened.ok()) << opened.error().message();
+    EXPECT_EQ(opened->candidate.library, next);
+    ASSERT_TRUE(opened->client);
+    EXPECT_EQ(opened->client->Devices()[0].kind, "Second GPU");
+    ASSERT_EQ(opened->notes.size(), 1u);
+    EXPECT_TRUE(Has(opened->notes[0], why)) << opened->notes[0];
+  }
+}
+
 struct Failure {
   const char* mode;
   const char* sentence;  // a part of it

@@ -46,7 +46,7 @@ inline PjrtBackendOptions SmallPjrtLora() {
 
 /// LoRA factors from arrays "<path>/A" and ".../B" as a state with zero moments.
 inline TrainState StateOf(const Backend& backend, const Npz& arrays, const std::string& prefix) {
-  TrainState state = backend.State();
+  TrainState state = *backend.State();
   for (auto& [name, values] : state.values) {
     values = arrays.at(prefix + name).As<float>();
     std::fill(state.first_moment[name].begin(), state.first_moment[name].end(), 0.0f);

@@ -89,7 +89,8 @@ TEST_P(PjrtTrajectory, StepsAreUpstreamsAndOnlyLossAndNormCross) {
     EXPECT_NEAR(recorder.epochs[e].val_loss.value(), validation[e].as_double(),
                 c.losses * validation[e].as_double());
   if (std::string(c.mode) != "none") return;  // code flips part the adapters
-  for (const auto& [name, got] : backend_->State().values) {
+  const TrainState reached = *backend_->State();
+  for (const auto& [name, got] : reached.values) {
     std::vector<float> moved = got, wanted = npz_.at("final/" + name).As<float>();
     const std::vector<float> init = npz_.at("init/" + name).As<float>();
     for (size_t i = 0; i < moved.size(); ++i) moved[i] -= init[i], wanted[i] -= init[i];

@@ -38,7 +38,7 @@ struct FiveSteps {
 FiveSteps StepsOf(Backend& backend) {
   const std::vector<EncodedExample> examples = ShortExamples(8, 64);
   FiveSteps out;
-  const auto start = backend.State().values;
+  const auto start = backend.State()->values;
   const AdamWOptions adamw;
   for (int t = 1; t <= 5; ++t) {
     const int32_t first = t % 2 * 4;
@@ -50,7 +50,7 @@ FiveSteps StepsOf(Backend& backend) {
     out.losses.push_back(step->loss);
     out.norms.push_back(step->grad_norm);
   }
-  out.moved = backend.State().values;
+  out.moved = backend.State()->values;
   for (auto& [name, values] : out.moved)
     for (size_t i = 0; i < values.size(); ++i) values[i] -= start.at(name)[i];
   return out;

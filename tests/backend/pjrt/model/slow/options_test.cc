@@ -74,10 +74,11 @@ TEST_F(PjrtOptions, DevicesThatShareABatchTakeTheSameSteps) {
     ASSERT_TRUE(loss.ok());
     losses.push_back(*loss);
     if (devices == 1) {
-      values = backend->State().values;
+      values = backend->State()->values;
       losses.pop_back();
     }
-    for (const auto& [name, got] : backend->State().values)
+    const TrainState reached = *backend->State();
+    for (const auto& [name, got] : reached.values)
       EXPECT_LE(RelativeL2(got, values.at(name)), 1e-4) << name << ", " << devices << " devices";
   }
 }
@@ -91,17 +92,17 @@ TEST_F(PjrtOptions, AStateTravelsToTheCpuEngineAndBack) {
   const auto device = MakeOn(CpuClient(CpuPlugin()), base, SmallPjrtLora());
   ASSERT_NE(device, nullptr);
   const std::unique_ptr<Backend> cpu = Cpu(base, SmallLora());
-  EXPECT_EQ(device->State().values, cpu->State().values) << "the same initial values";
+  EXPECT_EQ(device->State()->values, cpu->State()->values) << "the same initial values";
   ASSERT_TRUE(device->Step(forest, ScalarsOf(adamw, 1e-3f, 1)).ok());
-  ASSERT_TRUE(cpu->SetState(device->State()).ok());
+  ASSERT_TRUE(cpu->SetState(*device->State()).ok());
   const Result<StepResult> there = cpu->Step(forest, ScalarsOf(adamw, 1e-3f, 2));
   const Result<StepResult> here = device->Step(forest, ScalarsOf(adamw, 1e-3f, 2));
   ASSERT_TRUE(there.ok() && here.ok());
   EXPECT_NEAR(here->loss, there->loss, 2e-6 * there->loss);
   EXPECT_NEAR(here->grad_norm, there->grad_norm, 2e-5 * there->grad_norm);
-  ASSERT_TRUE(device->SetState(cpu->State()).ok());
+  ASSERT_TRUE(device->SetState(*cpu->State()).ok());
   EXPECT_NEAR(*device->Evaluate(forest), *cpu->Evaluate(forest), 2e-6 * there->loss);
-  TrainState other = cpu->State();
+  TrainState other = *cpu->State();
   other.values.begin()->second.pop_back();
   const Status refused = device->SetState(other);
   ASSERT_FALSE(refused.ok());
@@ -112,7 +113,7 @@ TEST_F(PjrtOptions, ALossThatIsNotFiniteChangesNothing) {
   Checkpoint base = ReferenceModel("tiny");
   const auto device = MakeOn(CpuClient(CpuPlugin()), base, SmallPjrtLora());
   ASSERT_NE(device, nullptr);
-  TrainState state = device->State();
+  TrainState state = *device->State();
   state.values.begin()->second[0] = INFINITY;
   ASSERT_TRUE(device->SetState(state).ok());
   const std::vector<EncodedExample> examples = ShortExamples(2, 40);
@@ -121,8 +122,8 @@ TEST_F(PjrtOptions, ALossThatIsNotFiniteChangesNothing) {
   const Result<StepResult> step = device->Step(forest, {1e-3f, 0.1f, 0.001f});
   ASSERT_TRUE(step.ok());
   EXPECT_FALSE(std::isfinite(step->loss) && std::isfinite(step->grad_norm));
-  EXPECT_EQ(device->State().values, state.values);
-  EXPECT_EQ(device->State().first_moment, state.first_moment);
+  EXPECT_EQ(device->State()->values, state.values);
+  EXPECT_EQ(device->State()->first_moment, state.first_moment);
   EXPECT_NE(device->ExplainNonFinite(forest), "");
 }
 
