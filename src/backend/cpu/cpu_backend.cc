@@ -36,8 +36,7 @@ class CpuBackend final : public Backend {
     }
     grads_.resize(values_.size());
     first_.resize(values_.size());
-    second_.resize(values_.size());
-    Repack();
+    second_.resize(values_.size());  // the weights are packed as they are: B of LoRA begins at 0
   }
 
   std::string Name() const override { return "cpu"; }
