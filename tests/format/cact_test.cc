@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <tuple>
 
@@ -13,6 +12,7 @@
 #include "quant/midpoint.h"
 #include "support/mismatch.h"
 #include "support/npz.h"
+#include "support/scratch.h"
 
 namespace needle {
 namespace {
@@ -244,8 +244,8 @@ TEST(CactWriter, TakesTheWindowThatIsAskedFor) {
 TEST(CactWriter, WritesAFileThatOpens) {
   const Checkpoint c = FromNpz("tiny", TinyConfig());
   const std::vector<uint8_t> golden = GoldenFile("tiny/w2.cact");
-  const std::string path =
-      (std::filesystem::temp_directory_path() / "needle_cact_test" / "out.cact").string();
+  const test::ScratchFolder folder;
+  const std::string path = folder.File("made/out.cact");
   ASSERT_TRUE(WriteCact(path, c, BitMap::Uniform(Bits::k2), Opened(golden).tokenizer_blob()).ok());
   const auto model = CactModel::Open(path);
   ASSERT_TRUE(model.ok()) << model.error().message();
@@ -253,7 +253,6 @@ TEST(CactWriter, WritesAFileThatOpens) {
   EXPECT_EQ(model->config.num_layers, 5);
   const CactModel copy = *model;  // shares the mapping
   EXPECT_EQ(ToFloats(*copy.Find("final_norm")).size(), 64u);
-  std::filesystem::remove_all(std::filesystem::path(path).parent_path());
 }
 
 TEST(CactWriter, RefusesWhatTheReaderWouldRefuse) {
