@@ -133,6 +133,9 @@ Status CheckSpecials(std::span<const Piece> pieces) {
   return {};
 }
 
+/// The last piece that an archive's section has as user-defined.
+constexpr size_t kLastMarker = 3 + std::tuple_size_v<decltype(kChatMarkers)>;
+
 class BlobReader {
  public:
   BlobReader(std::span<const uint8_t> bytes, const std::string& origin)
@@ -272,6 +275,9 @@ Result<Tokenizer> Tokenizer::FromBlob(std::span<const uint8_t> bytes, const std:
   pieces.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     NEEDLE_ASSIGN(Piece piece, ReadBlobPiece(in));
+    if (piece.type == PieceType::kUserDefined && i > kLastMarker)
+      return in.Broken(StrCat("piece ", i, " is user-defined; in an archive only the ten chat ",
+                              "markers, pieces 4 to ", kLastMarker, ", are"));
     pieces.push_back(std::move(piece));
   }
   if (in.left() != 0) return in.Broken(StrCat(in.left(), " bytes too many after the last piece"));
@@ -398,11 +404,10 @@ std::vector<uint8_t> Tokenizer::ToBlob() const {
   AppendNumber(out, 1, 1);  // dummy prefix
   AppendNumber(out, 1, 1);  // byte fallback
   AppendNumber(out, 0, 2);
-  const auto last_marker = static_cast<int32_t>(3 + kChatMarkers.size());
   for (size_t i = 0; i < size(); ++i) {
     const Piece& p = impl_->pieces[i];
     // The format knows the ten chat markers as user-defined pieces and no others.
-    const bool other = p.type == PieceType::kUserDefined && static_cast<int32_t>(i) > last_marker;
+    const bool other = p.type == PieceType::kUserDefined && i > kLastMarker;
     AppendNumber(out, std::bit_cast<uint32_t>(p.score), 4);
     AppendNumber(out, static_cast<uint32_t>(other ? PieceType::kNormal : p.type), 1);
     AppendNumber(out, static_cast<uint32_t>(p.text.size()), 2);

@@ -243,6 +243,16 @@ TEST(TokenizerBlob, WritesOtherUserDefinedPiecesAsNormalOnes) {
   EXPECT_EQ(again->piece(4).type, PieceType::kUserDefined);
 }
 
+TEST(TokenizerBlob, RefusesOtherUserDefinedPiecesByTheirNumber) {
+  const Tokenizer tokenizer = Make({"ab"});
+  std::vector<uint8_t> blob = tokenizer.ToBlob();
+  blob[blob.size() - 2 - 3] = static_cast<uint8_t>(PieceType::kUserDefined);  // "ab", its length
+  const auto t = Tokenizer::FromBlob(blob, "blob");
+  ASSERT_FALSE(t.ok());
+  const std::string piece = "piece " + std::to_string(tokenizer.size() - 1) + " is user-defined";
+  EXPECT_NE(t.error().message().find(piece), std::string::npos) << t.error().message();
+}
+
 TEST(TokenizerBlob, RefusesEveryTruncationAndTrailingBytes) {
   std::vector<uint8_t> blob = Make({"a", "bc"}).ToBlob();
   for (size_t n = 0; n < blob.size(); ++n)
