@@ -1,9 +1,9 @@
 #include "backend/pjrt/pieces.h"
 
 #include <bit>
-#include <cfloat>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backend/pjrt/hlo/gradient.h"
 
@@ -14,8 +14,9 @@ using namespace hlo;  // NOLINT: the builder's vocabulary
 namespace {
 
 constexpr double kEpsilon = 1e-6;
-constexpr int kRounds = 20;                 // of Sinkhorn
-constexpr double kUnseen = -0.7 * FLT_MAX;  // added to the scores of unseen keys
+constexpr int kRounds = 20;  // of Sinkhorn
+constexpr double kFloatMax = std::numeric_limits<float>::max();
+constexpr double kUnseen = -0.7 * kFloatMax;  // added to the scores of unseen keys
 
 int64_t Last(Value x) { return static_cast<int64_t>(x.rank()) - 1; }
 Value SumLast(Value x) { return ReduceAdd(x, {Last(x)}); }
@@ -150,7 +151,7 @@ Attended RunningSoftmax(Value q, Value k, Value v, Value ends, int64_t block) {
   rows.pop_back();
   const Values after = Loop(
       outer, T / block,
-      {Constant(outer, -FLT_MAX, {dtype, rows}), Zeros(outer, {dtype, rows}),
+      {Constant(outer, -kFloatMax, {dtype, rows}), Zeros(outer, {dtype, rows}),
        Zeros(outer, q.type())},
       {q, k, v, ends}, [&](Graph& g, Value i, const Values& now, const Values& fixed) -> Values {
         const Value first = i * Scalar(g, static_cast<double>(block), DType::kS32);

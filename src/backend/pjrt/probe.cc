@@ -1,6 +1,7 @@
 #include "backend/pjrt/probe.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -129,7 +130,8 @@ std::string StampOf(const std::string& path) {
   const auto size = std::filesystem::file_size(NativePath(path), error);
   if (error) return "absent";
   const auto time = std::filesystem::last_write_time(NativePath(path), error);
-  return StrCat(size, "@", error ? 0 : time.time_since_epoch().count());
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch());
+  return StrCat(size, "@", error ? 0 : int64_t{since.count()});
 }
 
 /// All that may change what a plugin does.
