@@ -128,6 +128,7 @@ Value Document(const Summary& s) {
   const auto count = [](size_t v) { return Value::Int(static_cast<int64_t>(v)); };
   const auto listed = [&](const std::vector<DataProblem>& from) {
     std::vector<Value> list;
+    list.reserve(from.size());
     for (const DataProblem& problem : from)
       list.push_back(Value::Object(
           {{"line", count(problem.line)}, {"message", Value::String(problem.message)}}));

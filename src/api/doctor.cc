@@ -45,6 +45,7 @@ Forest SmallBatch(const ModelConfig& config) {
   for (int32_t e = 0; e < 4; ++e) {
     const int32_t shared = e / 2;
     std::vector<int32_t> row;
+    row.reserve(40);
     for (int32_t t = 0; t < 40; ++t)
       row.push_back(1 + (t < 24 ? 37 * shared + 11 * t : 53 * e + 7 * t) %
                             static_cast<int32_t>(config.vocab_size - 1));

@@ -203,9 +203,11 @@ uint64_t ThreadNanoseconds() {
 void PreferLargePages([[maybe_unused]] void* begin, [[maybe_unused]] size_t size) {
 #ifdef MADV_HUGEPAGE
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = (reinterpret_cast<uintptr_t>(begin) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<uintptr_t>(begin) + size) / page * page;
-  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+  const size_t into = reinterpret_cast<uintptr_t>(begin) % page;
+  const size_t skipped = into == 0 ? 0 : page - into;
+  if (skipped >= size) return;
+  const size_t whole = (size - skipped) / page * page;
+  if (whole > 0) ::madvise(static_cast<char*>(begin) + skipped, whole, MADV_HUGEPAGE);
 #endif
 }
 

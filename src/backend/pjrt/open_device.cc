@@ -1,5 +1,6 @@
 #include "backend/pjrt/open_device.h"
 
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -172,7 +173,7 @@ Result<OpenedDevice> OpenDevice(const Platform& platform, const std::string& dev
 std::string MemoryText(int64_t bytes) {
   const double mb = static_cast<double>(bytes) / (1 << 20);
   const double shown = mb < 1024 ? mb : mb / 1024;
-  return StrCat(static_cast<int64_t>(shown + 0.5), mb < 1024 ? " MB" : " GB");
+  return StrCat(std::llround(shown), mb < 1024 ? " MB" : " GB");
 }
 
 }  // namespace needle::pjrt
