@@ -9,19 +9,13 @@
 # Everything made but the chart lies under build/bench, a virtual environment with matplotlib too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-work=$PWD/build/bench
-mkdir -p "$work"
-
-cmake --preset release -DNEEDLE_TESTS=OFF >/dev/null
-cmake --build --preset release --target needle_cli >/dev/null
-needle=$PWD/build/release/bin/needle
+source bench/program.sh
 
 venv=$work/chart-venv
 if ! "$venv/bin/python" -c "import matplotlib" 2>/dev/null; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet matplotlib
 fi
-cp "${TOKENIZER:-data/bundled/tokenizer.model}" "$work/tokenizer.model"
-"$needle" init --preset base --seed 0 --tokenizer "$work/tokenizer.model" --out "$work/base.pkl" >/dev/null
+full_size_base
 "$venv/bin/python" bench/scaling.py --work "$work" --needle "$needle" --rows examples/home/train.jsonl \
   --chart "${1:-docs/scaling.svg}" --steps "${STEPS:-2}"

@@ -15,11 +15,7 @@
 # Everything made lies under build/bench, a virtual environment with upstream in it too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-work=$PWD/build/bench
-mkdir -p "$work"
-
-cmake --preset release -DNEEDLE_TESTS=OFF >/dev/null
-cmake --build --preset release --target needle_cli >/dev/null
+source bench/program.sh
 
 venv=$work/venv
 if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -c "import needle.model.finetune" 2>/dev/null; then
@@ -30,10 +26,8 @@ fi
 # Upstream takes the tokenizer that lies beside its own module.
 package=$("$venv/bin/python" -c "import needle.model.tokenizer as t; print(t.TOKENIZER_DIR)")
 mkdir -p "$package"
-cp "${TOKENIZER:-data/bundled/tokenizer.model}" "$package/tokenizer.model"
-cp "$package/tokenizer.model" "$work/tokenizer.model"
-"$PWD/build/release/bin/needle" init --preset base --seed 0 --tokenizer "$work/tokenizer.model" \
-  --out "$work/base.pkl" >/dev/null
+full_size_base
+cp "$work/tokenizer.model" "$package/tokenizer.model"
 
 export NEEDLE_CACHE_DIR=$work/cache
 device=${DEVICE:-cpu}
@@ -43,6 +37,6 @@ if [[ $device == xla-cpu && ! -d $plugins ]]; then
 fi
 
 DO_NOT_TRACK=1 NEEDLE_TELEMETRY=0 HF_HUB_OFFLINE=1 JAX_PLATFORMS=cpu \
-  exec "$venv/bin/python" bench/train_vs_upstream.py --work "$work" --needle build/release/bin/needle \
+  exec "$venv/bin/python" bench/train_vs_upstream.py --work "$work" --needle "$needle" \
   --rows examples/home/train.jsonl \
   --device "$device" --plugins "$plugins" --qat "${QAT:-auto}" --turns "${TURNS:-3}" --steps "${STEPS:-2}" "$@"

@@ -51,10 +51,7 @@ class Printer final : public FinetuneObserver {
                                   s.lora_alpha, s.weight_groups));
     if (s.validation_examples > 0)
       PrintLine("holdout", fmt::format("{} examples for validation", s.validation_examples));
-    PrintLine("schedule", fmt::format("{} steps  warmup {}  cosine decay  clip 1.0", s.total_steps,
-                                      s.warmup_steps));
-    if (s.first_step > 0) PrintLine("resumed", fmt::format("after step {}", s.first_step));
-    output_.Start(args_.log, args_.options.resume, s.first_step);
+    output_.OnStart(s, args_.log, args_.options.resume);
   }
 
   void OnStep(const FinetuneStep& s) override { output_.OnStep(s); }

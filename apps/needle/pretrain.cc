@@ -31,12 +31,7 @@ struct PretrainArgs {
 class Printer final : public TrainObserver {
  public:
   explicit Printer(const PretrainArgs& args) : args_(args), output_(args.batch_size) {}
-  void OnStart(const TrainPlan& plan) override {
-    PrintLine("schedule", fmt::format("{} steps  warmup {}  cosine decay  clip 1.0",
-                                      plan.total_steps, plan.warmup_steps));
-    if (plan.first_step > 0) PrintLine("resumed", fmt::format("after step {}", plan.first_step));
-    output_.Start(args_.log, args_.resume, plan.first_step);
-  }
+  void OnStart(const TrainPlan& plan) override { output_.OnStart(plan, args_.log, args_.resume); }
   void OnStep(const StepEvent& e) override { output_.OnStep(e); }
   void OnEpoch(const EpochEvent& e) override { output_.OnEpoch(e); }
   bool ShouldStop() override { return output_.ShouldStop(); }

@@ -4,7 +4,7 @@
 
 namespace needle::cli {
 
-void TrainingOutput::Start(const std::string& log, bool append, int64_t first_step) {
+void TrainingOutput::Open(const std::string& log, bool append, int64_t first_step) {
   started_ = Now();
   first_step_ = first_step;
   path_ = log;

@@ -153,16 +153,21 @@ TEST(PlanChunks, CutsBetweenTreesShareNothing) {
   EXPECT_EQ(plan.chunks.size(), 5u);
 }
 
+/// Examples with one beginning of `shared` rows, each with `own` rows of its own after it.
+Examples Branches(int32_t count, size_t shared, size_t own) {
+  Examples examples;
+  for (int32_t branch = 0; branch < count; ++branch) {
+    std::vector<int32_t> ids(shared, 1);
+    ids.resize(shared + own, 100 + branch);
+    examples.ids.push_back(ids);
+    examples.weights.emplace_back(shared + own, 1.0f);
+  }
+  return examples;
+}
+
 TEST(PlanChunks, TakesSmallerChunksWhereTheyShareMuch) {
   // One beginning of 60 rows and 10 branches of 10: with chunks of 100 rows, 160 would be held.
-  Examples examples;
-  for (int32_t branch = 0; branch < 10; ++branch) {
-    std::vector<int32_t> ids(60, 1);
-    ids.resize(70, 100 + branch);
-    examples.ids.push_back(ids);
-    examples.weights.emplace_back(70, 1.0f);
-  }
-  const ChunkPlan plan = PlanChunks(Build(examples, Packing::kTree), 100);
+  const ChunkPlan plan = PlanChunks(Build(Branches(10, 60, 10), Packing::kTree), 100);
   EXPECT_EQ(plan.prefix.total(), 60u);
   for (const Rows& chunk : plan.chunks) EXPECT_LE(chunk.total(), 100u);
 }
@@ -170,14 +175,7 @@ TEST(PlanChunks, TakesSmallerChunksWhereTheyShareMuch) {
 TEST(PlanChunks, CutsWhereTheSharedBeginningEnds) {
   // One beginning of 10 rows and 4 branches of 12: every cut is at a branch, and nothing else is
   // shared.
-  Examples examples;
-  for (int32_t branch = 0; branch < 4; ++branch) {
-    std::vector<int32_t> ids(10, 1);
-    ids.resize(22, 100 + branch);
-    examples.ids.push_back(ids);
-    examples.weights.emplace_back(22, 1.0f);
-  }
-  const ChunkPlan plan = PlanChunks(Build(examples, Packing::kTree), 25);
+  const ChunkPlan plan = PlanChunks(Build(Branches(4, 10, 12), Packing::kTree), 25);
   EXPECT_EQ(plan.prefix.total(), 10u);
   for (const Rows& chunk : plan.chunks) EXPECT_EQ(chunk.count() % 12, 0u);
 }

@@ -70,6 +70,16 @@ inline Forest ForestOf(const std::vector<EncodedExample>& examples, std::span<co
                      static_cast<float>(std::max(1.0, CountedWeight(sequences))));
 }
 
+/// How upstream trained the trajectories of the reference set.
+inline TrainOptions ReferenceRun() {
+  TrainOptions options;
+  options.epochs = 4;
+  options.batch_size = 8;
+  options.lr = 5e-3f;
+  options.seed = 3;
+  return options;
+}
+
 /// Keeps what a run reports; `stop_after` > 0 asks it to stop after that step.
 struct Recorder : TrainObserver {
   void OnStart(const TrainPlan& p) override { plan = p; }

@@ -105,11 +105,7 @@ TEST_P(Trajectory, TwentyStepsAreUpstreams) {
     EXPECT_LE(worst, 2) << name;  // erfinv's fused multiply-adds
   }
 
-  TrainOptions options;
-  options.epochs = 4;
-  options.batch_size = 8;
-  options.lr = 5e-3f;
-  options.seed = 3;
+  TrainOptions options = ReferenceRun();
   Recorder recorder;
   recorder.on_step = [&](const StepEvent& e) {
     std::vector<Sequence> sequences;

@@ -50,11 +50,7 @@ class PjrtTrajectory : public testing::TestWithParam<TrajectoryCase> {
 
 TEST_P(PjrtTrajectory, StepsAreUpstreamsAndOnlyLossAndNormCross) {
   const TrajectoryCase& c = GetParam();
-  TrainOptions options;
-  options.epochs = 4;
-  options.batch_size = 8;
-  options.lr = 5e-3f;
-  options.seed = 3;
+  TrainOptions options = ReferenceRun();
   Recorder recorder;
   if (c.steps < 20) recorder.stop_after = static_cast<int64_t>(c.steps);
   const std::shared_ptr<pjrt::Client> client = CpuClient(CpuPlugin());
