@@ -7,7 +7,7 @@
 namespace needle {
 namespace {
 
-constexpr size_t kCacheLine = 64, kLargePage = size_t{2} << 20, kLargeArray = 4 * kLargePage;
+constexpr size_t kCacheLine = 64, kLargePage = size_t{2} << 20, kLargeArray = kLargePage;
 
 std::align_val_t AlignmentOf(size_t bytes) {
   return std::align_val_t{bytes >= kLargeArray ? kLargePage : kCacheLine};
