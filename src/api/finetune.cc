@@ -232,13 +232,19 @@ class FinetuneRun {
     return d;
   }
 
+  TrainingSetup SetupOf(const Quantisation& quantisation) const {
+    TrainingSetup setup;
+    setup.lora.rank = o_.lora_rank;
+    setup.lora.alpha = o_.lora_alpha;
+    setup.lora.seed = o_.seed;
+    setup.numerics = quantisation.numerics;
+    return setup;
+  }
+
   Result<std::unique_ptr<Backend>> MakeBackend(const Quantisation& quantisation) const {
     if (o_.device && o_.device->impl().client) return MakeDeviceBackend(quantisation);
     CpuBackendOptions options;
-    options.lora.rank = o_.lora_rank;
-    options.lora.alpha = o_.lora_alpha;
-    options.lora.seed = o_.seed;
-    options.numerics = quantisation.numerics;
+    static_cast<TrainingSetup&>(options) = SetupOf(quantisation);
     options.threads = o_.threads;
     return MakeCpuBackend(base_.checkpoint, options);
   }
@@ -246,10 +252,7 @@ class FinetuneRun {
   Result<std::unique_ptr<Backend>> MakeDeviceBackend(const Quantisation& quantisation) const {
     const Device::Impl& device = o_.device->impl();
     PjrtBackendOptions options = PjrtOptionsFor(device, o_.tuning);
-    options.lora.rank = o_.lora_rank;
-    options.lora.alpha = o_.lora_alpha;
-    options.lora.seed = o_.seed;
-    options.numerics = quantisation.numerics;
+    static_cast<TrainingSetup&>(options) = SetupOf(quantisation);
     NEEDLE_ASSIGN(std::unique_ptr<PjrtBackend> backend,
                   MakePjrtBackend(device.client, base_.checkpoint, options));
     return std::unique_ptr<Backend>(std::move(backend));

@@ -14,6 +14,7 @@
 #include "model/params.h"
 #include "ops/adamw.h"
 #include "ops/forest.h"
+#include "quant/numerics.h"
 
 namespace needle {
 
@@ -21,6 +22,14 @@ namespace needle {
 enum class TrainedSet {
   kLora,  // low-rank factors of the attention projections; the base is frozen
   kAll,   // every parameter of the training loss
+};
+
+/// What a run trains and in which numerics, on any device.
+struct TrainingSetup {
+  TrainedSet trained = TrainedSet::kLora;
+  LoraOptions lora;
+  Numerics numerics;  // QAT: quantised weights, 8-bit activations, key/value bits
+  AdamWOptions adamw;
 };
 
 struct StepResult {

@@ -6,15 +6,10 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "exec/weights.h"
 
 namespace needle {
 
-struct CpuBackendOptions {
-  TrainedSet trained = TrainedSet::kLora;
-  LoraOptions lora;
-  Numerics numerics;  // QAT: quantised weights, 8-bit activations, key/value bits
-  AdamWOptions adamw;
+struct CpuBackendOptions : TrainingSetup {
   int threads = 0;                              // 0: all that the process may use
   size_t activation_bytes = size_t{440} << 20;  // saved activations at any time, about
 };

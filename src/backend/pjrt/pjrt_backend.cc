@@ -52,7 +52,7 @@ class PjrtBackendImpl final : public PjrtBackend {
         config_(config),
         specs_(targets),
         options_(options),
-        programs_(config, std::move(targets), ProgramOptionsOf(options)),
+        programs_(config, std::move(targets), options),
         arrays_(static_cast<size_t>(options.devices)) {
     options_.limits.replicas = options.devices;
   }
@@ -192,19 +192,6 @@ class PjrtBackendImpl final : public PjrtBackend {
   }
 
  private:
-  static pjrt::ProgramOptions ProgramOptionsOf(const PjrtBackendOptions& o) {
-    pjrt::ProgramOptions p;
-    p.trained = o.trained;
-    p.lora = o.lora;
-    p.numerics = o.numerics;
-    p.adamw = o.adamw;
-    p.attention = o.attention;
-    p.remat = o.remat;
-    p.unroll = o.unroll;
-    p.precision = o.precision;
-    p.replicas = o.devices;
-    return p;
-  }
   bool lora() const { return options_.trained == TrainedSet::kLora; }
 
   TrainState InitialState(const Checkpoint& base) const {

@@ -14,18 +14,7 @@
 
 namespace needle {
 
-struct PjrtBackendOptions {
-  TrainedSet trained = TrainedSet::kLora;
-  LoraOptions lora;
-  Numerics numerics;  // QAT: quantised weights, 8-bit activations, key/value bits
-  AdamWOptions adamw;
-
-  pjrt::Attention attention = pjrt::Attention::kBlocked;
-  bool remat = false;  // true: less memory, a third more work
-  /// Layers written in a row in the program: 1 (a loop over layers, quick to compile) or all.
-  bool unroll = false;
-  hlo::Precision precision = hlo::Precision::kHighest;
-  int devices = 1;           // the first so many of the client
+struct PjrtBackendOptions : pjrt::ProgramOptions {
   pjrt::BlockLimits limits;  // shapes of the programs
 };
 

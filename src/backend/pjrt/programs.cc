@@ -626,7 +626,7 @@ NamedProgram Programs::Accumulate(const BlockShape& shape) const {
 NamedProgram Programs::Apply() const {
   Graph g;
   g.precision = options_.precision;
-  const int64_t replicas = options_.replicas;
+  const int64_t replicas = options_.devices;
   const Type scalar{DType::kF32, {}};
   std::map<std::string, std::string> reused;
   NamedValues value, first, second, grad;

@@ -27,9 +27,6 @@
 #include "backend/pjrt/blocks.h"
 #include "backend/pjrt/hlo/print.h"
 #include "model/config.h"
-#include "model/lora.h"
-#include "ops/adamw.h"
-#include "quant/numerics.h"
 
 namespace needle::pjrt {
 
@@ -38,17 +35,13 @@ enum class Attention {
   kBlocked,  // block after block of keys with a running softmax ("flash"): little memory
 };
 
-struct ProgramOptions {
-  TrainedSet trained = TrainedSet::kLora;
-  LoraOptions lora;
-  Numerics numerics;
-  AdamWOptions adamw;
+struct ProgramOptions : TrainingSetup {
   Attention attention = Attention::kBlocked;
   int64_t key_block = 128;  // keys of a block of kBlocked; fewer when T is smaller
-  bool remat = false;       // true: the backward computes a layer again instead of keeping it
-  bool unroll = false;      // true: all layers in a row; false: a loop over layers
+  bool remat = false;       // true: the backward computes a layer again (less memory, a third more)
+  bool unroll = false;  // true: all layers in a row; false: a loop over layers (quick to compile)
   hlo::Precision precision = hlo::Precision::kHighest;
-  int replicas = 1;  // devices that share a batch
+  int devices = 1;  // the first so many of the client share a batch
 };
 
 using NamedTypes = std::map<std::string, ArraySpec>;
