@@ -22,6 +22,13 @@ namespace {
 
 constexpr size_t kColumns = 128;  // columns of a weight gradient that one task computes
 
+/// Its own rows.
+size_t LargestChunk(const ChunkPlan& plan) {
+  size_t rows = 0;
+  for (const Rows& chunk : plan.chunks) rows = std::max(rows, chunk.count());
+  return rows;
+}
+
 void AddTo(std::span<float> to, std::span<const float> from) {
   for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
 }
@@ -33,13 +40,25 @@ std::array<MatView<float>, kProjections> ProjectionGrads(const BlockView<float>&
 
 }  // namespace
 
-double Executor::Loss(const Forest& forest, const GradientSink* sink) {
-  const ChunkPlan plan = PlanChunks(forest, chunk_rows_);
+ChunkPlan Executor::PlanFor(const Forest& forest, bool keep) {
+  ChunkPlan plan = PlanChunks(forest, chunk_rows_);
   const size_t P = plan.prefix.total(), sites = w_.config().engram_layers.size();
-  size_t most = P;
-  for (const Rows& chunk : plan.chunks) most = std::max(most, chunk.total());
-  context_.Reserve(d_, sites, most, 0);
-  prefix_acts_.keep = chunk_acts_.keep = sink != nullptr;
+  const size_t chunk_rows = LargestChunk(plan);
+  context_.Reserve(d_, sites, P + chunk_rows, 0);
+  // One piece for both: a batch with a long prefix has short chunks.
+  prefix_acts_.keep = chunk_acts_.keep = keep;
+  const size_t prefix_size = prefix_acts_.Lay(d_, P, sites, nullptr);
+  float* memory =
+      acts_memory_.Reserve(prefix_size + chunk_acts_.Lay(d_, chunk_rows, sites, nullptr));
+  prefix_acts_.place = memory;
+  chunk_acts_.place = memory + prefix_size;
+  return plan;
+}
+
+double Executor::Loss(const Forest& forest, const GradientSink* sink) {
+  const ChunkPlan plan = PlanFor(forest, sink != nullptr);
+  const size_t P = plan.prefix.total(), sites = w_.config().engram_layers.size();
+  const size_t most = P + LargestChunk(plan);
   Backward& b = *back_;
   if (sink) {
     b.dkv_size = most * 2 * d_.KE;

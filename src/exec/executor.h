@@ -61,8 +61,12 @@ struct Activations {
   std::vector<Site> sites;
   std::vector<int32_t> slots;  // [T, tables]
 
-  /// Room for T rows. The same T gives the same places: contents survive.
+  float* place = nullptr;  // where Reserve lays the arrays; nullptr: in memory of its own
+
+  /// Room for T rows. The same T and place give the same addresses: contents survive.
   void Reserve(const Dims& d, size_t rows, size_t site_count);
+  /// Lays the arrays for T rows from `from` on; returns the floats that they take.
+  size_t Lay(const Dims& d, size_t rows, size_t site_count, float* from);
   Layer& layer(size_t l) { return layers[keep ? l : 0]; }
   MatView<float> X(size_t l, size_t width) { return {x[keep ? l : l % 2].data(), T, width}; }
 
@@ -116,6 +120,8 @@ class Executor {
   /// Which rows the last layer must give: all, or those of targets (the others only their keys and
   /// values; what else they have in the last layer is then 0 or not written).
   enum class Needed { kAll, kTargets };
+  /// Chunks of a batch, and memory for what they share and the largest of them.
+  ChunkPlan PlanFor(const Forest& forest, bool keep);
   void Prepare(const Rows& rows, Activations& acts, Needed needed);
   void ForwardTo(Needed needed, const Rows& rows, Context& context, Activations& acts,
                  MatView<float> cells);
@@ -191,6 +197,7 @@ class Executor {
   Buffer<float> u_, u1_, q_;  // [T, D], [T, D], [T, A] of the layer at hand
   std::unique_ptr<Backward> back_;
   Context context_;
+  Buffer<float> acts_memory_;  // of both:
   Activations prefix_acts_, chunk_acts_;
 };
 

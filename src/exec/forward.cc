@@ -23,7 +23,7 @@ void Context::Reserve(const Dims& d, size_t sites, size_t rows, size_t keep) {
   for (Buffer<float>& b : val) b.Grow(rows * d.D, keep * d.D);
 }
 
-void Activations::Reserve(const Dims& d, size_t rows, size_t site_count) {
+size_t Activations::Lay(const Dims& d, size_t rows, size_t site_count, float* from) {
   T = rows;
   x.resize(keep ? d.L + 1 : 2);
   layers.resize(keep ? d.L : 1);
@@ -44,14 +44,18 @@ void Activations::Reserve(const Dims& d, size_t rows, size_t site_count) {
       fn(a.val, d.D);
     }
   };
-  const auto floats = [&](size_t width) { return CeilDiv(T * width, 16) * 16; };  // cache lines
   size_t size = 0;
-  for_each([&](Array&, size_t width) { size += floats(width); });
-  float* next = memory_.Reserve(size);
   for_each([&](Array& a, size_t width) {
-    a.data_ = next;
-    next += floats(width);
+    a.data_ = from ? from + size : nullptr;
+    size += CeilDiv(T * width, 16) * 16;  // whole cache lines
   });
+  return size;
+}
+
+void Activations::Reserve(const Dims& d, size_t rows, size_t site_count) {
+  float* from = place;
+  if (!from) from = memory_.Reserve(Lay(d, rows, site_count, nullptr));
+  Lay(d, rows, site_count, from);
 }
 
 Executor::Executor(const Weights& weights, ThreadPool& pool)
@@ -439,11 +443,7 @@ std::string Executor::Explain(const Rows& rows, Activations& acts) const {
 }
 
 std::string Executor::FirstNonFinite(const Forest& forest) {
-  const ChunkPlan plan = PlanChunks(forest, chunk_rows_);
-  size_t most = plan.prefix.total();
-  for (const Rows& chunk : plan.chunks) most = std::max(most, chunk.total());
-  context_.Reserve(d_, w_.config().engram_layers.size(), most, 0);
-  prefix_acts_.keep = chunk_acts_.keep = true;
+  const ChunkPlan plan = PlanFor(forest, /*keep=*/true);
   std::string found;
   if (plan.prefix.total() > 0) {
     Forward(plan.prefix, context_, prefix_acts_);
