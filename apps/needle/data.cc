@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/base_model_impl.h"
+#include "base/file.h"
 #include "base/str_cat.h"
 #include "data/examples.h"
 #include "data/jsonl.h"
@@ -157,9 +158,8 @@ Value Document(const Summary& s) {
 }
 
 Status Run(const CheckArgs& args) {
-  Result<DataReport> data = LoadData(args.data, BadLines::kSkip);
-  if (!data) return data.error();
-  Summary summary = Summarise(std::move(data).value());
+  NEEDLE_ASSIGN(const std::string text, ReadTextFile(args.data));
+  Summary summary = Summarise(ReadData(text, args.data));
   if (args.with_lengths) {
     NEEDLE_ASSIGN(summary.lengths.emplace(), Measure(args, summary.data));
   }
@@ -172,6 +172,10 @@ Status Run(const CheckArgs& args) {
         Code::kCheckFailed,
         StrCat(args.data, ": ", found, found == 1 ? " problem" : " problems",
                too_long ? StrCat(", ", summary.lengths->too_long, " examples too long") : ""));
+  if (summary.data.examples.empty())
+    return Error(Code::kInvalidArgument,
+                 StrCat("no usable examples in ", args.data,
+                        "; each line is a JSON object with \"query\", \"tools\" and \"answers\""));
   return {};
 }
 
@@ -186,12 +190,16 @@ void AddData(Options& app, Command* chosen) {
   const Option checkpoint = c.Add("--checkpoint", &args->base.checkpoint,
                                   "count tokens for this base: a file or \"bundled\"");
   c.AddTokenizer(&args->base.tokenizer);
-  c.Add("--max-len", &args->max_len, "most tokens of an example").Positive();
+  const Option max_len = c.Add("--max-len", &args->max_len, "most tokens of an example").Positive();
   c.Flag("--strict", &args->strict,
          "exit with 3 when there is a problem, or an answer that the engine could never write");
   c.AddJson();
-  c.Runs(chosen, [args, checkpoint] {
+  c.Runs(chosen, [args, checkpoint, max_len] {
     args->with_lengths = checkpoint.given();
+    if (max_len.given() && !args->with_lengths)
+      return Status(Error(Code::kInvalidArgument,
+                          "--max-len needs --checkpoint: tokens are counted for a base, such as "
+                          "--checkpoint bundled"));
     return Run(*args);
   });
 }

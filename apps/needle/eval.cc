@@ -31,9 +31,15 @@ std::string Percent(size_t part, size_t whole) {
                                   100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+/// What a terminal would act upon, instead of showing it, is left out.
 std::string Shortened(const std::string& text, size_t most) {
   std::string out;
-  for (const char c : text) out += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<uint8_t>(text[i]);
+    const bool c1 = c == 0xC2 && i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) < 0xA0;
+    i += c1;  // U+0080 to U+009F
+    out += c < 0x20 || c == 0x7F || c1 ? ' ' : text[i];
+  }
   if (out.size() <= most) return out;
   size_t end = most;
   while (end > 0 && (static_cast<uint8_t>(out[end]) & 0xC0) == 0x80) --end;
@@ -103,10 +109,10 @@ void PrintFailures(const EvalReport& r) {
   PrintText("\n  failures\n");
   for (const RowScore& row : r.rows) {
     if (row.outcome == Outcome::kExact) continue;
-    PrintText(fmt::format("  line {}: {}: {}\n    wanted {}\n    got    {}\n", row.line,
-                          Name(row.outcome), Shortened(row.query, 100),
-                          Shortened(json::Dump(row.expected), 300),
-                          row.error.empty() ? Shortened(json::Dump(row.got), 300) : row.error));
+    PrintText(fmt::format(
+        "  line {}: {}: {}\n    wanted {}\n    got    {}\n", row.line, Name(row.outcome),
+        Shortened(row.query, 100), Shortened(json::Dump(row.expected), 300),
+        row.error.empty() ? Shortened(json::Dump(row.got), 300) : Shortened(row.error, 1000)));
   }
 }
 
@@ -114,6 +120,12 @@ void PrintFailures(const EvalReport& r) {
 Status TakeNames(EvalArgs* args) {
   if (args->data.empty() && args->model.from_checkpoint) std::swap(args->data, args->model.archive);
   NEEDLE_TRY(CheckModelArgs(args->model));
+  if (const std::string& data = args->data;
+      data.size() > 5 && data.substr(data.size() - 5) == ".cact")
+    return Error(Code::kInvalidArgument,
+                 StrCat(args->data,
+                        " stands where the data file belongs; write needle eval M.cact "
+                        "DATA.jsonl"));
   if (!args->data.empty()) return {};
   return Error(Code::kInvalidArgument,
                "there is no data file; write needle eval M.cact DATA.jsonl, or "
@@ -125,6 +137,7 @@ Status Run(EvalArgs& args) {
   NEEDLE_TRY(RefuseOverwriting({args.report},
                                {args.data, args.against, args.model.archive, args.model.lora,
                                 args.model.base.checkpoint, args.model.base.tokenizer}));
+  NEEDLE_TRY(CheckWritable(args.report));
   NEEDLE_ASSIGN(const DataReport data,
                 LoadData(args.data, args.skip_bad ? BadLines::kSkip : BadLines::kStop));
   if (data.skipped > 0) PrintNote(fmt::format("skipped {} lines with problems", data.skipped));

@@ -200,7 +200,7 @@ std::optional<int> ParseCommandLine(int argc, char** argv, Command* chosen) {
   if (*chosen) return std::nullopt;
   const CLI::App* asked = &app;  // a bare "needle", or a group without its command
   while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
-  PrintText(asked->help("needle"));
+  PrintText(asked->help(asked == &app ? "" : "needle"));
   return asked == &app ? 0 : 2;
 }
 

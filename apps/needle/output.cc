@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/utf8.h"
 #include "needle/command.h"
@@ -40,6 +41,12 @@ bool IsTerminal(std::FILE* file) {
 #else
   return isatty(fileno(file)) != 0;
 #endif
+}
+
+/// A terminal that cannot go back in a line.
+bool IsDumb() {
+  const char* kind = std::getenv("TERM");
+  return kind != nullptr && std::string_view(kind) == "dumb";
 }
 
 std::FILE* Lines() { return json_mode ? stderr : stdout; }
@@ -133,7 +140,7 @@ double Now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-ProgressLine::ProgressLine() : terminal_(IsTerminal(stderr)) {}
+ProgressLine::ProgressLine() : terminal_(IsTerminal(stderr) && !IsDumb()) {}
 
 void ProgressLine::Show(const std::string& text) {
   if (!terminal_ || Now() - last_ < 0.1) return;

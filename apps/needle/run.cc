@@ -114,6 +114,8 @@ Status Run(const RunArgs& args) {
     return bad("--temperature: only 0 is possible, the most likely token each time");
   if (JsonMode() && !args.has_query)
     return bad("--json needs --query, because it prints one document");
+  if (!args.system.empty() && args.tools.empty())
+    return bad("--system needs --tools: without tools the query itself is the whole prompt");
   std::optional<json::Value> tools;
   if (!args.tools.empty()) {
     NEEDLE_ASSIGN(json::Value read, ReadTools(args.tools));

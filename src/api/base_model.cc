@@ -11,6 +11,7 @@
 #include "format/adapter.h"
 #include "format/checkpoint.h"
 #include "hub/download.h"
+#include "kernels/isa.h"
 
 namespace needle {
 namespace {
@@ -152,6 +153,7 @@ Result<std::shared_ptr<const Engine>> EngineOf(Checkpoint merged, const Tokenize
 }  // namespace
 
 Result<Model> OpenBase(const BaseModel& base, const std::string& lora, const OpenOptions& options) {
+  NEEDLE_ASSIGN([[maybe_unused]] const Isa isa, ChooseIsa());
   NEEDLE_ASSIGN(AdaptedModel adapted, Adapt(base, lora));
   NEEDLE_ASSIGN(std::shared_ptr<const Engine> engine,
                 EngineOf(std::move(adapted.merged), base.impl().tokenizer, options));

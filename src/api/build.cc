@@ -46,7 +46,7 @@ Status CheckNames(const BitMap& bits, const CactModel& archive) {
 Result<ArchiveBits> ChooseBits(const AdaptedModel& model, const std::string& asked) {
   if (model.adapter && !model.adapter->qat_bits_map.empty()) {
     const std::string& map = model.adapter->qat_bits_map;
-    if (!asked.empty()) return OtherBits(asked, StrCat("the mixed widths ", map));
+    if (!asked.empty() && asked != map) return OtherBits(asked, StrCat("the mixed widths ", map));
     return Parsed(map, true);
   }
   if (model.adapter && model.adapter->qat_bits != 0) {

@@ -64,7 +64,7 @@ class LineReader {
   DataExample ReadObject(std::string_view text) {
     DataExample example;
     if (const size_t valid = ValidUtf8Length(text); valid < text.size()) {
-      Problem("byte ", valid + 1, " of the line is not UTF-8; save the file as UTF-8");
+      Problem("byte ", valid, " of the line is not UTF-8; save the file as UTF-8");
       return example;
     }
     if (text.substr(0, 3) == "\xEF\xBB\xBF") {
@@ -217,14 +217,21 @@ DataReport ReadData(std::string_view text, const std::string& name) {
   return report;
 }
 
+/// The first problems, a line each.
+std::string ListOfProblems(const DataReport& report) {
+  std::string list;
+  for (size_t i = 0; i < report.problems.size() && i < kListed; ++i)
+    list += StrCat("\n  ", report.problems[i].message);
+  if (report.problems.size() > kListed)
+    list += StrCat("\n  ... and ", report.problems.size() - kListed, " more problems");
+  return list;
+}
+
 Status StopAtProblems(const DataReport& report) {
   if (report.problems.empty()) return {};
-  std::string message = StrCat(report.name, ": ", report.skipped, " of ", report.lines,
-                               report.lines == 1 ? " line" : " lines", " cannot be used:");
-  for (size_t i = 0; i < report.problems.size() && i < kListed; ++i)
-    message += StrCat("\n  ", report.problems[i].message);
-  if (report.problems.size() > kListed)
-    message += StrCat("\n  ... and ", report.problems.size() - kListed, " more problems");
+  std::string message =
+      StrCat(report.name, ": ", report.skipped, " of ", report.lines,
+             report.lines == 1 ? " line" : " lines", " cannot be used:", ListOfProblems(report));
   message += "\nCorrect these lines, or leave them out with --skip-bad.";
   return Error(Code::kInvalidArgument, message);
 }
@@ -233,16 +240,13 @@ Result<DataReport> LoadData(const std::string& path, BadLines policy) {
   NEEDLE_ASSIGN(const std::string text, ReadTextFile(path));
   DataReport report = ReadData(text, path);
   if (policy == BadLines::kStop) NEEDLE_TRY(StopAtProblems(report));
-  if (report.examples.empty()) {
-    std::string message =
-        StrCat("no usable examples in ", path, " (", report.lines, " lines, ", report.blank,
-               " of them blank, ", report.skipped,
-               " with problems); each line is a JSON object with \"query\", \"tools\" and "
-               "\"answers\"");
-    for (size_t i = 0; i < std::min(report.problems.size(), kListed); ++i)
-      message += StrCat("\n  ", report.problems[i].message);
-    return Error(Code::kInvalidArgument, message);
-  }
+  if (report.examples.empty())
+    return Error(Code::kInvalidArgument,
+                 StrCat("no usable examples in ", path, " (", report.lines, " lines, ",
+                        report.blank, " of them blank, ", report.skipped,
+                        " with problems); each line is a JSON object with \"query\", \"tools\" and "
+                        "\"answers\"",
+                        ListOfProblems(report)));
   return report;
 }
 

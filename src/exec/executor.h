@@ -116,7 +116,7 @@ class Executor {
   struct KeyPanels;
 
   /// Whole-block scan for NaN and infinity; "" when all is finite.
-  std::string Explain(const Rows& rows, Activations& acts) const;
+  std::string Explain(const Rows& rows, Activations& acts);
   /// Which rows the last layer must give: all, or those of targets (the others only their keys and
   /// values; what else they have in the last layer is then 0 or not written).
   enum class Needed { kAll, kTargets };

@@ -409,7 +409,7 @@ std::ptrdiff_t NonFiniteRow(const float* values, size_t T, size_t width) {
 
 }  // namespace
 
-std::string Executor::Explain(const Rows& rows, Activations& acts) const {
+std::string Executor::Explain(const Rows& rows, Activations& acts) {
   const auto at = [&](std::ptrdiff_t row) {
     return StrCat(" (token ", rows.tokens[rows.first + static_cast<size_t>(row)], " at position ",
                   rows.depth[rows.first + static_cast<size_t>(row)], ")");
@@ -439,6 +439,12 @@ std::string Executor::Explain(const Rows& rows, Activations& acts) const {
   if (const auto row = NonFiniteRow(acts.X(d_.L, d_.S * d_.D).data(), acts.T, d_.S * d_.D);
       row >= 0)
     return StrCat("the Hadamard MLP or lanes of the last layer", at(row));
+  std::vector<float> logits(d_.V);
+  for (const int32_t target : rows.target_row) {
+    Logits(rows, acts, {&target, 1}, {logits.data(), 1, d_.V});
+    if (NonFiniteRow(logits.data(), 1, d_.V) >= 0)
+      return StrCat("the final norm or the logits", at(target - static_cast<int32_t>(rows.first)));
+  }
   return "";
 }
 

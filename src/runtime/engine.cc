@@ -175,6 +175,9 @@ Result<grammar::CallGrammar*> Session::Grammar() {
 }
 
 Result<Completion> Session::Complete(std::string_view query, const CompleteOptions& options) {
+  if (const size_t valid = ValidUtf8Length(query); valid != query.size())
+    return Error(Code::kInvalidArgument,
+                 StrCat("the query is not UTF-8 at byte ", valid, "; write it in UTF-8"));
   NEEDLE_ASSIGN(const std::vector<int32_t> encoded,
                 engine_->tokenizer().Encode(RenderPrompt(system_, tools_text_, query)));
   std::vector<int32_t> prompt = {kBosId};

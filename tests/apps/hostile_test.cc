@@ -65,6 +65,62 @@ TEST(Hostile, AnEmptyValueDoesNotQuietlyMeanTheDefault) {
   EXPECT_EQ(f.err.find("an empty text"), std::string::npos) << f.err;
 }
 
+TEST(Hostile, AnOptionThatWouldDoNothingIsRefused) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
+  ExpectRefused(w, {"run", "m.cact", "--query", "x", "--system", "be kind"}, "needs --tools");
+  ExpectRefused(w, {"data", "check", "data.jsonl", "--max-len", "9"}, "needs --checkpoint");
+  ExpectRefused(w, {"eval", "data.jsonl", "m.cact"}, "where the data file belongs");
+  for (const Arguments& a :
+       std::vector<Arguments>{{"run", "m.cact", "--query", "x"},
+                              {"eval", "m.cact", "data.jsonl"},
+                              {"run", "--checkpoint", "base.pkl", "--query", "x"}}) {
+    const Finished f = w.Needle(a, {{"NEEDLE_ISA", "wibble"}});
+    EXPECT_EQ(f.status, 2) << a[0];
+    EXPECT_NE(f.err.find("NEEDLE_ISA"), std::string::npos) << f.err;
+  }
+}
+
+TEST(Hostile, AReportThatCannotBeWrittenStopsBeforeTheScoring) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
+  for (const char* report : {".", "data.jsonl/r.html"}) {
+    const Finished f = w.Needle({"eval", "m.cact", "data.jsonl", "--report", report});
+    EXPECT_EQ(f.status, 2) << report << f.err;
+    EXPECT_EQ(f.out.find("accuracy"), std::string::npos) << f.out;
+  }
+}
+
+TEST(Hostile, WhatIsShownOfARowCannotCommandTheTerminal) {
+  const Workplace w;
+  ASSERT_EQ(w.Needle({"build", "base.pkl", "--out", "m.cact"}).status, 0);
+  Write(w.File("esc.jsonl"),
+        "{\"query\":\"a\\u001b[31m\\u0007\\u009b2Jb\",\"tools\":[{\"name\":\"t\"}],\"answers\":[{"
+        "\"name\":"
+        "\"t\",\"arguments\":{}}]}\n");
+  const Finished f = w.Needle({"eval", "m.cact", "esc.jsonl"});
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.out.find("a [31m"), std::string::npos) << f.out;
+  EXPECT_EQ(f.out.find_first_of("\x1b\x07"), std::string::npos) << f.out;
+  EXPECT_EQ(f.out.find("\xC2\x9B"), std::string::npos) << f.out;
+}
+
+TEST(Hostile, DataWithoutOneUsableLineIsListedWhole) {
+  const Workplace w;
+  std::string lines;
+  for (int i = 0; i < 25; ++i) lines += "{}\n";
+  Write(w.File("bad.jsonl"), lines);
+  const Finished f = w.Needle({"data", "check", "bad.jsonl"});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_NE(f.out.find("bad.jsonl:25:"), std::string::npos) << f.out;
+  const Finished document = w.Needle({"data", "check", "bad.jsonl", "--json"});
+  EXPECT_EQ(document.status, 2);
+  EXPECT_NE(document.out.find("\"line\":25"), std::string::npos) << document.out;
+  const Finished trained = w.Needle(Workplace::Finetune({"--val", "bad.jsonl"}));
+  EXPECT_EQ(trained.status, 2);
+  EXPECT_NE(trained.err.find("5 more problems"), std::string::npos) << trained.err;
+}
+
 TEST(Hostile, AnEmptyOrHalfFileIsNamedAsWhatItIs) {
   const Workplace w;
   Write(w.File("none"), "");
@@ -140,8 +196,8 @@ TEST(Hostile, EveryBadLineIsListedAlsoWhenAllAreBad) {
   Write(w.File("bad.jsonl"), "\xEF\xBB\xBF{\n{\"tools\":[]}\n");
   const Finished f = w.Needle({"data", "check", "bad.jsonl"});
   EXPECT_EQ(f.status, 2);
-  EXPECT_NE(f.err.find("bad.jsonl:1:"), std::string::npos) << f.err;
-  EXPECT_NE(f.err.find("bad.jsonl:2:"), std::string::npos) << f.err;
+  EXPECT_NE(f.out.find("bad.jsonl:1:"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("bad.jsonl:2:"), std::string::npos) << f.out;
 }
 
 TEST(Hostile, AStoppedRunGoesOnWithItsOwnSettingsAndWholeStateOnly) {

@@ -82,7 +82,7 @@ TEST(Jsonl, SaysWhatIsWrongWithEachLineAndHowToFixIt) {
                 "d.jsonl:1: the line has no \"query\"; add \"query\" with what the user says (a "
                 "chat in \"messages\" is not read;");
   ExpectProblem("{\"query\":1}", "d.jsonl:1: \"query\" is 1; it must be a string");
-  ExpectProblem("{\"query\":\"\xFF\"}", "d.jsonl:1: byte 11 of the line is not UTF-8; ");
+  ExpectProblem("{\"query\":\"\xFF\"}", "d.jsonl:1: byte 10 of the line is not UTF-8; ");
   ExpectProblem("\xEF\xBB\xBF" + kGood, "d.jsonl:1: the line begins with a byte order mark; ");
   ExpectProblem(R"({"query":"q","tools":3})", "d.jsonl:1: \"tools\" is a number; write a list of ");
   ExpectProblem(R"({"query":"q","tools":{"name":"x"}})", "d.jsonl:1: \"tools\" is an object; ");

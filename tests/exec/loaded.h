@@ -13,7 +13,10 @@ namespace needle::test {
 struct Loaded {
   Loaded(const std::string& name, Isa isa, const Numerics& numerics, bool all = false,
          int threads = 2)
-      : base(ReferenceModel(name)),
+      : Loaded(ReferenceModel(name), isa, numerics, all, threads) {}
+  Loaded(Checkpoint checkpoint, Isa isa, const Numerics& numerics, bool all = false,
+         int threads = 2)
+      : base(std::move(checkpoint)),
         pool(threads),
         weights(base.config, KernelsFor(isa), ParamArrays<float>(base.params), numerics, true, all,
                 pool),

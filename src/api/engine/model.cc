@@ -1,6 +1,7 @@
 #include "api/engine/model_impl.h"
 #include "base/str_cat.h"
 #include "json/json.h"
+#include "kernels/isa.h"
 
 namespace needle {
 
@@ -40,6 +41,7 @@ Result<Model> Model::Open(const std::string& path, const OpenOptions& options) {
                  StrCat(path,
                         ": an archive runs on the processor, in its own numerics; leave the "
                         "device out, or open the checkpoint that it was built from (OpenBase)"));
+  NEEDLE_ASSIGN([[maybe_unused]] const Isa isa, ChooseIsa());
   EngineOptions engine_options;
   engine_options.threads = options.threads;
   NEEDLE_ASSIGN(std::shared_ptr<const Engine> engine, Engine::Open(path, engine_options));

@@ -6,7 +6,7 @@
 namespace needle::hlo {
 namespace {
 
-int64_t Elements(const Dims& shape) {
+[[maybe_unused]] int64_t Elements(const Dims& shape) {  // for assertions
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
