@@ -56,7 +56,8 @@ import sys
 from needle.model.run import load_checkpoint
 params, config = load_checkpoint(sys.argv[1])[:2]
 print(config)" "$1"; }
-generates() { "$python" "$root/tests/interop/generate.py" "$1" "$root/tests/golden/data/traj.jsonl"; }
+# needle-rs and this program write the same tokens with the bundled base's archive.
+generates() { "$python" "$root/tests/interop/generate.py" "$needle" "$1" "$root/examples/home/heldout.jsonl" 20; }
 
 "$needle" init --preset tiny --seed 7 --out base.pkl
 check "a checkpoint that we wrote loads in upstream" loads_upstream base.pkl
@@ -70,7 +71,8 @@ check "upstream builds it too" upstream_build base.pkl theirs.pkl theirs_theirs.
 check "and gives the archive that our build gives, again" alike theirs_ours.cact theirs_theirs.cact
 check "upstream's archive verifies against its checkpoint and adapter here" \
   "$needle" verify base.pkl theirs_theirs.cact --lora theirs.pkl
-check "our archive loads in needle-rs, which generates" generates ours_ours.cact
+"$needle" build bundled --out bundled.cact
+check "our archive loads in needle-rs, which writes the tokens that we write" generates bundled.cact
 
 {
   echo "# Which files travel"
