@@ -65,6 +65,49 @@ TEST(DecoderModel, DecodesGreedilyAsUpstreamDoes) {
   }
 }
 
+/// The most likely token again and again, until the text is as long as `length` or ends.
+std::string Greedy(DecoderModel& model, const Tokenizer& tokenizer, std::vector<int32_t> ids,
+                   size_t length) {
+  std::vector<int32_t> out;
+  std::string text;
+  while (text.size() < length) {
+    const Result<std::span<const float>> logits = model.Append(ids);
+    if (!logits.ok()) break;
+    ids = {
+        static_cast<int32_t>(std::max_element(logits->begin(), logits->end()) - logits->begin())};
+    if (ids[0] == kEosId) break;
+    out.push_back(ids[0]);
+    text = tokenizer.Decode(out);
+  }
+  return text;
+}
+
+TEST(DecoderModel, DecodesAsUpstreamsCachedDecoderDoesWithAndWithoutAWindow) {
+  const Tokenizer tokenizer = *Tokenizer::Load(test::Golden("text/tokenizer_1024.model"));
+  std::ifstream in(test::Golden("dec/decode.json"));
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const json::Value cases = *json::Parse(text);
+  const Checkpoint base = *LoadCheckpoint(test::Golden("dec/dec.pkl"));
+  ThreadPool pool(2);
+  int compared = 0;
+  for (const auto& [window, key] :
+       {std::pair{0, "generate_cached_text"}, std::pair{48, "generate_cached_window48_text"}}) {
+    RunNumerics numerics;
+    numerics.window = window;
+    const auto model = std::make_shared<const RunModel>(
+        base.config, ParamArrays<float>(base.params), numerics, pool);
+    for (const json::Value& c : cases.items()) {
+      const json::Value* want = c.Find(key);
+      if (want == nullptr) continue;
+      DecoderModel decoder(model, 2);
+      const std::string& whole = want->as_string();
+      EXPECT_EQ(Greedy(decoder, tokenizer, Ids(*c.Find("prompt_ids")), whole.size()), whole) << key;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 3);
+}
+
 TEST(DecoderModel, RowsOneByOneOrAtOnceGiveTheSameLogits) {
   const Checkpoint base = *LoadCheckpoint(test::Golden("tiny/tiny.pkl"));
   const auto model = RunInFloat(base, 2);
