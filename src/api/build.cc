@@ -14,9 +14,12 @@ std::string SchemeOf(const BitMap& bits) {
   return StrCat("mixed[", bits.text(), "]");
 }
 
-Result<ArchiveBits> Parsed(const std::string& text, bool from_adapter) {
-  NEEDLE_ASSIGN(const BitMap bits, BitMap::Parse(text));
-  return ArchiveBits{bits, SchemeOf(bits), from_adapter};
+/// `where` the text stands, for the error.
+Result<ArchiveBits> Parsed(const std::string& text, bool from_adapter, const char* where) {
+  const Result<BitMap> bits = BitMap::Parse(text);
+  if (!bits.ok())
+    return Error(bits.error().code(), StrCat(where, " ", text, ": ", bits.error().message()));
+  return ArchiveBits{*bits, SchemeOf(*bits), from_adapter};
 }
 
 Error OtherBits(const std::string& asked, const std::string& trained) {
@@ -47,16 +50,16 @@ Result<ArchiveBits> ChooseBits(const AdaptedModel& model, const std::string& ask
   if (model.adapter && !model.adapter->qat_bits_map.empty()) {
     const std::string& map = model.adapter->qat_bits_map;
     if (!asked.empty() && asked != map) return OtherBits(asked, StrCat("the mixed widths ", map));
-    return Parsed(map, true);
+    return Parsed(map, true, "the adapter's qat_bits_map");
   }
   if (model.adapter && model.adapter->qat_bits != 0) {
     const std::string trained = StrCat(model.adapter->qat_bits);
     if (!asked.empty() && asked != trained) return OtherBits(asked, StrCat(trained, " bits"));
-    return Parsed(trained, true);
+    return Parsed(trained, true, "the adapter's qat_bits");
   }
-  if (!asked.empty()) return Parsed(asked, false);
+  if (!asked.empty()) return Parsed(asked, false, "--bits");
   const std::string& own = model.merged.config.weight_bits;
-  return Parsed(own.empty() ? "4" : own, false);
+  return Parsed(own.empty() ? "4" : own, false, "the checkpoint's weight_bits");
 }
 
 Result<BuildReport> Build(const BaseModel& base, const BuildOptions& options) {
@@ -64,8 +67,11 @@ Result<BuildReport> Build(const BaseModel& base, const BuildOptions& options) {
   NEEDLE_ASSIGN(const ArchiveBits bits, ChooseBits(model, options.bits));
   BuildReport report;
   report.path = options.out.empty() ? Stem(BaseName(base.name())) + ".cact" : options.out;
-  NEEDLE_ASSIGN(const std::vector<uint8_t> bytes,
-                EncodeCact(model.merged, bits.bits, base.impl().tokenizer.ToBlob()));
+  const Result<std::vector<uint8_t>> encoded =
+      EncodeCact(model.merged, bits.bits, base.impl().tokenizer.ToBlob());
+  if (!encoded.ok())
+    return Error(encoded.error().code(), StrCat(report.path, ": ", encoded.error().message()));
+  const std::vector<uint8_t>& bytes = *encoded;
   NEEDLE_ASSIGN(const CactModel archive, CactModel::FromBytes(bytes, report.path));
   if (!options.bits.empty()) NEEDLE_TRY(CheckNames(bits.bits, archive));
   NEEDLE_TRY(WriteFileAtomically(report.path, bytes));
