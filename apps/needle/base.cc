@@ -24,27 +24,54 @@ void ShowDownloads(LoadOptions* options) {
   };
 }
 
-Status RefuseOverwriting(std::initializer_list<std::string> written,
-                         std::initializer_list<std::string> read) {
+namespace {
+
+/// Whether two names mean one file, there or not. What is no regular file can be written to twice.
+bool OneFile(const std::string& a, const std::string& b) {
+  std::error_code none;
+  const auto whole = [&](const std::string& name) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(NativePath(name), none),
+                                             none);
+  };
+  const auto first = whole(a), second = whole(b);
+  if (std::filesystem::is_other(first, none)) return false;
+  if (first.empty() || second.empty()) return false;  // the system could not say
+  return first == second || std::filesystem::equivalent(first, second, none);
+}
+
+bool Clash(const std::string& a, const std::string& b) {
+  return !a.empty() && !b.empty() && OneFile(a, b);
+}
+
+}  // namespace
+
+Status RefuseOverwriting(const std::vector<std::string>& written,
+                         const std::vector<std::string>& read) {
   for (const std::string& out : written)
-    for (const std::string& in : read) {
-      if (out.empty() || in.empty()) continue;
-      std::error_code none;
-      const auto a = std::filesystem::weakly_canonical(NativePath(out), none);
-      const auto b = std::filesystem::weakly_canonical(NativePath(in), none);
-      if (a != b && !std::filesystem::equivalent(a, b, none)) continue;
-      return Error(Code::kInvalidArgument,
-                   fmt::format("{}: this would be written over {}, which is read; give the output "
-                               "another name",
-                               out, in));
-    }
+    for (const std::string& in : read)
+      if (Clash(out, in))
+        return Error(Code::kInvalidArgument,
+                     fmt::format("{}: this would be written over {}, which is read; give the "
+                                 "output another name",
+                                 out, in));
   return {};
 }
 
 Status CheckWritable(const std::string& path) {
-  if (path.empty() || path.rfind("/dev/", 0) == 0) return {};
-  const Result<AtomicFile> file = AtomicFile::Open(path);  // never committed
-  return file.ok() ? Status() : Status(Error(Code::kInvalidArgument, file.error().message()));
+  return path.empty() || path.rfind("/dev/", 0) == 0 ? Status() : CheckCanWrite(path);
+}
+
+Status CheckOutputs(const std::vector<std::string>& written, const std::vector<std::string>& read) {
+  NEEDLE_TRY(RefuseOverwriting(written, read));
+  for (size_t i = 0; i < written.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (Clash(written[i], written[j]))
+        return Error(Code::kInvalidArgument,
+                     fmt::format("{}: two outputs would be written to this file (the other is {}); "
+                                 "give one of them another name",
+                                 written[i], written[j]));
+  for (const std::string& out : written) NEEDLE_TRY(CheckWritable(out));
+  return {};
 }
 
 Result<BaseModel> LoadBase(const BaseArgs& args) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -149,14 +148,21 @@ double Now();
 /// True once the person has asked to stop (SIGINT or SIGTERM); a second signal ends the process.
 bool StopRequested();
 void CatchStopSignals();
+/// A reader that closes stdout (`| head`) ends printing, not the work; see OutputLost.
+void OutliveClosedPipes();
 bool StdinIsTerminal();
 
 /// An error when a file to write is one of the files to read (names left empty do not count).
-Status RefuseOverwriting(std::initializer_list<std::string> written,
-                         std::initializer_list<std::string> read);
+Status RefuseOverwriting(const std::vector<std::string>& written,
+                         const std::vector<std::string>& read);
 
-/// Whether a file of this name could be written; nothing is left behind. "" is fine.
+/// Whether a file of this name could be written; nothing is left behind. "" is fine, and so is what
+/// lies in /dev.
 Status CheckWritable(const std::string& path);
+
+/// Before any work: each output can be written, none is an input, and no two are one file. Names
+/// left empty do not count. What the last three functions find exits with 2.
+Status CheckOutputs(const std::vector<std::string>& written, const std::vector<std::string>& read);
 
 // ---- bases
 

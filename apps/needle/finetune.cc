@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "format/sniff.h"
 #include "needle/command.h"
 #include "needle/profile_report.h"
 #include "needle/training_output.h"
@@ -20,6 +23,7 @@ struct FinetuneArgs {
   std::string qat = "auto", packing = "tree", long_examples = "error";
   std::string devices = "1", remat = "auto", unroll = "auto", attention = "auto",
               precision = "highest";
+  std::vector<std::pair<std::string, Option>> tuning;  // options of devices alone
   FinetuneOptions options;
 };
 
@@ -134,24 +138,33 @@ std::string BackendText(const Device& device) {
   return fmt::format("{}  float32{}{}", device.backend(), more.empty() ? "" : "  ", more);
 }
 
+/// What the native engine does not ask for.
+void NoteUnusedTuning(const std::vector<std::pair<std::string, Option>>& tuning) {
+  std::string given;
+  for (const auto& [name, option] : tuning)
+    if (option.given()) given += (given.empty() ? "" : ", ") + name;
+  if (!given.empty())
+    PrintNote(fmt::format("no effect on the cpu engine: {} (docs/devices.md)", given));
+}
+
 Status Run(FinetuneArgs& args) {
   args.options.out = args.out.empty() ? JoinPath(args.folder, "needle_lora.pkl") : args.out;
-  NEEDLE_TRY(RefuseOverwriting(
-      {args.options.out, args.log, args.profile},
-      {args.data, args.base.checkpoint, args.base.tokenizer, args.options.validation}));
-  NEEDLE_TRY(RefuseOverwriting({args.options.out}, {args.log, args.profile}));
+  std::vector<std::string> written = TrainingFiles(args.options.out);
+  written.insert(written.end(), {args.log, args.profile});
+  NEEDLE_TRY(CheckOutputs(
+      written, {args.data, args.base.checkpoint, args.base.tokenizer, args.options.validation}));
+  NEEDLE_TRY(WriteFormatOf(args.options.out));
   CatchStopSignals();
+  OutliveClosedPipes();
   NEEDLE_ASSIGN(const Device device, OpenDevice(args.device));
   PrintLine("backend", BackendText(device));
   for (const std::string& note : device.notes()) PrintNote(note);
+  if (device.name() == "cpu") NoteUnusedTuning(args.tuning);
   args.options.device = device;
   NEEDLE_ASSIGN(const BaseModel base, LoadBase(args.base));
-  NEEDLE_TRY(RefuseOverwriting({args.options.out, args.log, args.profile},
-                               {base.file(), base.tokenizer_file()}));
+  NEEDLE_TRY(RefuseOverwriting(written, {base.file(), base.tokenizer_file()}));
   Printer printer(args, base.window());
   const ProfileReport profile(args.profile);
-  NEEDLE_TRY(CheckWritable(args.log));
-  NEEDLE_TRY(CheckWritable(args.profile));
   const Result<FinetuneReport> report = Finetune(base, args.data, args.options, &printer);
   const Status finished = printer.Finish();
   NEEDLE_TRY(report);
@@ -233,7 +246,7 @@ void AddTraining(Options& c, FinetuneOptions& o) {
   c.Add("--batch-size", &o.batch_size, "examples an update").Between(1, 1 << 20);
   c.Add("--lr", &o.lr, "peak learning rate").NotNegative().Default("1e-4");
   c.Add("--lora-rank", &o.lora_rank, "rank of the adapter").Positive();
-  c.Add("--lora-alpha", &o.lora_alpha, "the adapter is scaled by alpha / rank");
+  c.Add("--lora-alpha", &o.lora_alpha, "the adapter is scaled by alpha / rank").Positive();
   c.Add("--max-len", &o.max_len, "most tokens of an example").Positive();
   const Option split =
       c.Add("--val-split", &o.val_split, "share of the examples held out; 0: none").Between(0, 1);
@@ -242,15 +255,17 @@ void AddTraining(Options& c, FinetuneOptions& o) {
 }
 
 void AddTuning(Options& c, FinetuneArgs& args) {
-  c.Add("--devices", &args.devices, "devices of the plugin that share a batch: a number, or all");
-  c.Add("--remat", &args.remat, "compute layers again in the backward: less memory, more work")
+  const auto add = [&](const char* name, std::string* value, const char* help) -> Option& {
+    return args.tuning.emplace_back(name, c.Add(name, value, help)).second;
+  };
+  add("--devices", &args.devices, "devices of the plugin that share a batch: a number, or all");
+  add("--remat", &args.remat, "compute layers again in the backward: less memory, more work")
       .OneOf(Words(kRemat));
-  c.Add("--scan-unroll", &args.unroll, "layers in a row in the device's program: 1 is a loop")
+  add("--scan-unroll", &args.unroll, "layers in a row in the device's program: 1 is a loop")
       .OneOf(Words(kUnroll));
-  c.Add("--attention", &args.attention, "plain, or block by block (flash): less memory")
+  add("--attention", &args.attention, "plain, or block by block (flash): less memory")
       .OneOf(Words(kFlash));
-  c.Add("--precision", &args.precision, "of matrix products on the device")
-      .OneOf(Words(kPrecision));
+  add("--precision", &args.precision, "of matrix products on the device").OneOf(Words(kPrecision));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Status Run(const InitArgs& args) {
     PrintJson(json::Value::Object({{"success", json::Value::Bool(true)},
                                    {"path", json::Value::String(args.out)},
                                    {"preset", json::Value::String(args.preset)},
-                                   {"seed", json::Value::Int(static_cast<int64_t>(args.seed))},
+                                   {"seed", json::Value::Number(std::to_string(args.seed))},
                                    {"parameters", json::Value::Int(static_cast<int64_t>(values))},
                                    {"vocab_size", json::Value::Int(config.vocab_size)}}));
   return {};

@@ -177,6 +177,12 @@ void CatchStopSignals() {
   std::signal(SIGTERM, OnSignal);
 }
 
+void OutliveClosedPipes() {
+#ifndef _WIN32
+  std::signal(SIGPIPE, SIG_IGN);
+#endif
+}
+
 bool StdinIsTerminal() { return IsTerminal(stdin); }
 
 }  // namespace needle::cli

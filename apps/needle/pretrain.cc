@@ -8,6 +8,7 @@
 #include "data/jsonl.h"
 #include "format/checkpoint.h"
 #include "format/config_fields.h"
+#include "format/sniff.h"
 #include "json/json.h"
 #include "model/copy_head.h"
 #include "needle/command.h"
@@ -42,13 +43,18 @@ class Printer final : public TrainObserver {
   TrainingOutput output_;
 };
 
+Error In(const std::string& file, const Error& error) {
+  return Error(error.code(), fmt::format("{}: {}", file, error.message()));
+}
+
 Result<Checkpoint> StartingPoint(const PretrainArgs& args, const Tokenizer& tokenizer) {
   if (!args.base.empty()) return LoadCheckpoint(args.base);
   NEEDLE_ASSIGN(const std::string text, ReadTextFile(args.config));
-  NEEDLE_ASSIGN(const json::Value json, json::Parse(text));
-  NEEDLE_ASSIGN(ModelConfig config, ConfigFromJson(json, args.config));
+  const Result<json::Value> json = json::Parse(text);
+  if (!json.ok()) return In(args.config, json.error());
+  NEEDLE_ASSIGN(ModelConfig config, ConfigFromJson(*json, args.config));
   config.vocab_size = static_cast<int>(tokenizer.size());
-  NEEDLE_TRY(config.Validate());
+  if (const Status valid = config.Validate(); !valid.ok()) return In(args.config, valid.error());
   Checkpoint model = RandomCheckpoint(config, args.seed, DType::kF32);
   if (args.copy_head) NEEDLE_TRY(PlantCopyHead(model, args.seed));
   return model;
@@ -76,12 +82,33 @@ Status CheckArgs(const PretrainArgs& args) {
   if (!(args.weight_decay >= 0 && args.weight_decay <= 1))
     return bad(fmt::format("--weight-decay is {}; it must be 0 to 1", args.weight_decay));
   if (args.steps < 0) return bad(fmt::format("--steps is {}; it must be 0 or more", args.steps));
-  return RefuseOverwriting({args.out, args.log},
-                           {args.data, args.val, args.tokenizer, args.config, args.base});
+  std::vector<std::string> written = TrainingFiles(args.out);
+  written.push_back(args.log);
+  NEEDLE_TRY(CheckOutputs(written, {args.data, args.val, args.tokenizer, args.config, args.base}));
+  NEEDLE_TRY(WriteFormatOf(args.out));
+  return {};
+}
+
+/// Writes the trained parameters in place of those that `model` began with, as float16.
+Status Save(const Backend& backend, int64_t steps, Checkpoint model, const std::string& out) {
+  NEEDLE_ASSIGN(TensorMap params, backend.Params());
+  for (auto& [path, tensor] : params) model.params[path] = std::move(tensor);
+  for (auto& [path, tensor] : model.params) {
+    tensor = tensor.As(DType::kF16);
+    if (!AllFinite(tensor))
+      return Error(Code::kInternal,
+                   fmt::format("{}: not written, because {} holds a value that is no finite "
+                               "float16 number; try a smaller --lr",
+                               out, path));
+  }
+  model.step = steps;
+  model.run_stage = "pretrain";
+  return SaveCheckpoint(out, model);
 }
 
 Status Run(const PretrainArgs& args) {
   NEEDLE_TRY(CheckArgs(args));
+  OutliveClosedPipes();
   NEEDLE_ASSIGN(const Tokenizer tokenizer, Tokenizer::Load(args.tokenizer));
   NEEDLE_ASSIGN(Checkpoint model, StartingPoint(args, tokenizer));
   NEEDLE_ASSIGN(const EncodedData data, Encode(args.data, args, tokenizer));
@@ -114,7 +141,8 @@ Status Run(const PretrainArgs& args) {
   options.adamw = backend_options.adamw;
   options.state_path = args.out + ".state";
   options.resume = args.resume;
-  NEEDLE_TRY(CheckWritable(args.log));
+  options.base = &model;
+  options.settings = fmt::format("{} {}", args.b2, args.weight_decay);
   Printer printer(args);
   CatchStopSignals();
   const Result<TrainOutcome> trained =
@@ -122,15 +150,12 @@ Status Run(const PretrainArgs& args) {
   const Status logged = printer.Finish();
   NEEDLE_ASSIGN(const TrainOutcome outcome, trained);
   NEEDLE_TRY(logged);
-  NEEDLE_ASSIGN(TensorMap params, backend->Params());
-  for (auto& [path, tensor] : params) model.params[path] = std::move(tensor);
-  for (auto& [path, tensor] : model.params) tensor = tensor.As(DType::kF16);
-  model.step = outcome.steps_done;
-  model.run_stage = "pretrain";
   if (outcome.interrupted) {
-    PrintLine("stopped", fmt::format("after step {}; go on with --resume", outcome.steps_done));
+    PrintLine("stopped", fmt::format("after step {}/{}; go on with the same command and --resume",
+                                     outcome.steps_done, outcome.plan.total_steps));
+    PrintLine("state", options.state_path);
   } else {
-    NEEDLE_TRY(SaveCheckpoint(args.out, model));
+    NEEDLE_TRY(Save(*backend, outcome.steps_done, std::move(model), args.out));
     NEEDLE_TRY(RemoveFile(options.state_path));
     PrintLine("wrote", args.out);
   }
@@ -141,7 +166,8 @@ Status Run(const PretrainArgs& args) {
                        {"path", outcome.interrupted ? Value::Null() : Value::String(args.out)},
                        {"steps", Value::Int(outcome.steps_done)},
                        {"loss", Value::Float(outcome.last_loss)}}));
-  return {};
+  if (!outcome.interrupted) return {};
+  return Error(Code::kIo, "stopped before the end; no checkpoint was written");
 }
 
 }  // namespace

@@ -14,18 +14,23 @@
 
 namespace needle::cli {
 
+/// The files that a training run with this --out writes: checked by CheckOutputs before it begins.
+std::vector<std::string> TrainingFiles(const std::string& out);
+
 class TrainingOutput {
  public:
   explicit TrainingOutput(size_t batch_size) : batch_(static_cast<double>(batch_size)) {}
 
-  /// Prints the schedule, opens the log ("" for none; a resumed run's goes on at the end of the
-  /// file) and starts the clock of the rate. `Plan` is FinetuneStart or the trainer's TrainPlan.
+  /// Prints the schedule, opens the log ("" for none; a resumed run's goes on behind the line of
+  /// the step that it goes on from) and starts the clock of the rate. `Plan` is FinetuneStart or
+  /// the trainer's TrainPlan.
   template <class Plan>
-  void OnStart(const Plan& plan, const std::string& log, bool append) {
+  void OnStart(const Plan& plan, const std::string& log, bool resumed) {
     PrintLine("schedule", fmt::format("{} steps  warmup {}  cosine decay  clip 1.0",
                                       plan.total_steps, plan.warmup_steps));
     if (plan.first_step > 0) PrintLine("resumed", fmt::format("after step {}", plan.first_step));
-    Open(log, append, plan.first_step);
+    if (!plan.set_aside.empty()) PrintNote(plan.set_aside);
+    Open(log, resumed, plan.first_step);
   }
 
   /// One update. `Step` is FinetuneStep or the trainer's StepEvent: the fields are the same.
@@ -70,7 +75,7 @@ class TrainingOutput {
                           {"tokens_computed", Value::Int(static_cast<int64_t>(s.tokens_computed))},
                           {"seconds", Value::Float(s.seconds)}});
   }
-  void Open(const std::string& log, bool append, int64_t first_step);
+  void Open(const std::string& log, bool resumed, int64_t first_step);
   void Log(const json::Value& line);
   void ShowBar(int64_t step, int64_t total);
 

@@ -213,7 +213,7 @@ struct FinetuneOptions {
   size_t batch_size = 16;  // examples an update; the last batch of an epoch may be short
   float lr = 1e-4f;        // peak, after warm-up; a cosine takes it to 0
   int lora_rank = 16;      // 32 doubles what the adapter can hold
-  float lora_alpha = 32;   // the adapter is scaled by alpha / rank
+  float lora_alpha = 32;   // > 0: the adapter is scaled by alpha / rank
   size_t max_len = 1024;   // tokens of one example
   double val_split = 0.1;  // share of the examples held out; 0: none
   std::string validation;  // a data file to validate on instead; "": val_split
@@ -247,6 +247,9 @@ struct FinetuneStart {
   size_t train_examples = 0, validation_examples = 0;
   int64_t total_steps = 0, warmup_steps = 0;
   int64_t first_step = 0;  // > 0 when resumed: updates that were done before
+  /// Not resumed, though `out` + ".state" held a stopped run: a sentence on where that is kept now
+  /// (`out` + ".state.old"). "" otherwise.
+  std::string set_aside;
 };
 
 struct FinetuneStep {
@@ -293,7 +296,8 @@ struct FinetuneReport {
 
 /// Trains an adapter on a JSONL file and writes it to `options.out`. `observer` may be nullptr.
 /// Errors: kInvalidArgument for options and data (every bad line is named), kInternal when the loss
-/// stops being a number (step, lines and operation are named); files as everywhere.
+/// stops being a number (step, lines and operation are named); files as everywhere. A name that
+/// cannot be written to is found before the work begins.
 Result<FinetuneReport> Finetune(const BaseModel& base, const std::string& data_path,
                                 const FinetuneOptions& options = {},
                                 FinetuneObserver* observer = nullptr);

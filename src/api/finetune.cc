@@ -108,6 +108,7 @@ class Relay final : public TrainObserver {
     start_.total_steps = plan.total_steps;
     start_.warmup_steps = plan.warmup_steps;
     start_.first_step = plan.first_step;
+    start_.set_aside = plan.set_aside;
     to_.OnStart(start_);
   }
   void OnStep(const StepEvent& e) override {
@@ -135,6 +136,8 @@ class Relay final : public TrainObserver {
   FinetuneStart start_;
 };
 
+std::string StateFileOf(const std::string& out) { return out + ".state"; }
+
 constexpr size_t kMostExamples = 1 << 20;  // of one update
 
 /// A rank above the width of every adapted matrix says nothing more than that width.
@@ -148,20 +151,31 @@ Status CheckRank(int rank, const Checkpoint& base) {
                                               widest, "; 8 to 64 are usual"));
 }
 
+/// What holds a value that is not finite could be neither built nor run.
+Status CheckFinite(const Adapter& adapter) {
+  for (const auto& [path, pair] : adapter.lora)
+    if (!AllFinite(pair.a) || !AllFinite(pair.b))
+      return Error(Code::kInternal,
+                   StrCat("the adapter is not written, because its factors of ", path,
+                          " hold a value that is not a finite number; try a smaller --lr"));
+  return {};
+}
+
 Status CheckOptions(const FinetuneOptions& o) {
   const auto bad = [](const std::string& what) { return Error(Code::kInvalidArgument, what); };
   if (o.lora_rank < 1)
     return bad(StrCat("the LoRA rank is ", o.lora_rank, "; it must be at least 1"));
-  if (!std::isfinite(o.lora_alpha))
-    return bad(StrCat("alpha is ", o.lora_alpha, "; it must be a finite number"));
+  if (!std::isfinite(o.lora_alpha) || o.lora_alpha <= 0)
+    return bad(StrCat("alpha is ", o.lora_alpha, "; it must be a finite number above 0"));
   if (!std::isfinite(o.lr) || o.lr < 0)
     return bad(StrCat("the learning rate is ", o.lr, "; it must be a finite number from 0 up"));
   if (o.batch_size < 1 || o.batch_size > kMostExamples)
     return bad(StrCat("the batch size is ", o.batch_size, "; it must be 1 to ", kMostExamples));
   if (o.max_len < 2) return bad(StrCat("--max-len is ", o.max_len, "; it must be at least 2"));
   if (o.out.empty()) return bad("the adapter has no name; give --out FILE");
-  if (IsDirectory(o.out)) return bad(StrCat(o.out, ": this is a folder; --out names a file"));
-  return WriteFormatOf(o.out).ok() ? Status() : Status(WriteFormatOf(o.out).error());
+  NEEDLE_TRY(CheckCanWrite(o.out));
+  NEEDLE_TRY(WriteFormatOf(o.out));
+  return CheckCanWrite(StateFileOf(o.out));
 }
 
 class FinetuneRun {
@@ -196,6 +210,7 @@ class FinetuneRun {
     report.last_val_loss = outcome.last_val_loss;
     if (!outcome.interrupted) {
       NEEDLE_ASSIGN(const Adapter adapter, AdapterOf(*backend, quantisation));
+      NEEDLE_TRY(CheckFinite(adapter));
       NEEDLE_TRY(SaveAdapter(o_.out, adapter));
       NEEDLE_TRY(RemoveFile(train.state_path));
       report.adapter = o_.out;
@@ -267,8 +282,9 @@ class FinetuneRun {
     train.seed = o_.seed;
     train.packing = PackingOf(o_.packing);
     train.padded_length = LengthBucket(longest, o_.max_len);
-    train.state_path = o_.out + ".state";
+    train.state_path = StateFileOf(o_.out);
     train.resume = o_.resume;
+    train.base = &base_.checkpoint;
     train.settings = StrCat(quantisation.scheme, " ", o_.lora_rank, " ", o_.lora_alpha);
     return train;
   }
@@ -290,7 +306,7 @@ class FinetuneRun {
     adapter.rank = o_.lora_rank;
     adapter.qat_bits = quantisation.bits;
     adapter.qat_bits_map = quantisation.map;
-    adapter.seed = static_cast<int64_t>(o_.seed);
+    adapter.seed = o_.seed;
     return adapter;
   }
 

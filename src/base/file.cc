@@ -70,6 +70,30 @@ void RemoveAbandonedTemporaries(const std::string& path) {
   }
 }
 
+// Refuses a path at which no file can be put, whatever the disk says.
+Status CheckNamesAFile(const std::string& path) {
+  const auto refused = [&](const char* what) {
+    return Error(Code::kInvalidArgument, StrCat(path, ": this is ", what));
+  };
+  if (BaseName(path).empty()) return refused("the name of a folder; name a file");
+  const os::PathKind kind = os::KindOf(path);
+  if (kind == os::PathKind::kFolder) return refused("a folder; name a file");
+  if (kind == os::PathKind::kOther) return refused("a device or a pipe; name a regular file");
+  return {};
+}
+
+// The folders above `path` that are not there, the innermost first.
+std::vector<std::string> MissingFolders(const std::string& path) {
+  std::vector<std::string> missing;
+  for (std::string folder = DirName(path); os::KindOf(folder) == os::PathKind::kNone;) {
+    if (!BaseName(folder).empty()) missing.push_back(folder);
+    const std::string above = DirName(folder);
+    if (above == folder) break;
+    folder = above;
+  }
+  return missing;
+}
+
 }  // namespace
 
 Result<std::vector<uint8_t>> ReadFile(const std::string& path) { return os::ReadWhole(path); }
@@ -113,11 +137,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&&) noexcept = default;
 AtomicFile::~AtomicFile() = default;
 
 Result<AtomicFile> AtomicFile::Open(const std::string& path) {
-  const os::PathKind kind = os::KindOf(path);
-  if (kind == os::PathKind::kFolder)
-    return Error(Code::kIo, StrCat(path, ": this is a folder; name a file"));
-  if (kind == os::PathKind::kOther)
-    return Error(Code::kIo, StrCat(path, ": this is a device or a pipe; name a regular file"));
+  NEEDLE_TRY(CheckNamesAFile(path));
   NEEDLE_TRY(MakeDirectories(DirName(path)));
   RemoveAbandonedTemporaries(path);
   NEEDLE_TRY(Pass("open", path));
@@ -171,6 +191,26 @@ Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> byt
 Status WriteFileAtomically(const std::string& path, std::string_view text) {
   return WriteFileAtomically(path,
                              std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+}
+
+Status CheckCanWrite(const std::string& path) {
+  NEEDLE_TRY(CheckNamesAFile(path));
+  const std::vector<std::string> made = MissingFolders(path);
+  const std::string temporary = TemporaryPath(path);
+  Status status = MakeDirectories(DirName(path));
+  if (status.ok()) {
+    RemoveAbandonedTemporaries(path);
+    const Result<os::Handle> file = os::CreateNew(temporary, path);
+    if (file.ok()) {
+      os::Close(*file);
+      (void)os::Remove(temporary);
+    } else {
+      status = file.error();
+    }
+  }
+  for (const std::string& folder : made) (void)os::RemoveFolder(folder);
+  if (status.ok()) return {};
+  return Error(Code::kInvalidArgument, status.error().message());
 }
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {

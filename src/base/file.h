@@ -23,8 +23,8 @@ Result<std::string> ReadTextFile(const std::string& path);
 /// Commit() syncs it and renames it over `path`. A crash or a full disk leaves the old file.
 /// Missing parent folders are made; temporary files that dead processes left for the same path are
 /// removed. A symbolic link at `path` is replaced, what it points at stays. A folder, a device or a
-/// pipe at `path` is an error. Fault points (fault.h): "open", "write" before each 64 KiB, "sync",
-/// "rename", "folder" (after the rename). Movable, not copyable.
+/// pipe at `path` is an error (kInvalidArgument). Fault points (fault.h): "open", "write" before
+/// each 64 KiB, "sync", "rename", "folder" (after the rename). Movable, not copyable.
 class AtomicFile {
  public:
   static Result<AtomicFile> Open(const std::string& path);
@@ -48,6 +48,11 @@ class AtomicFile {
 /// The same for bytes that are all there.
 Status WriteFileAtomically(const std::string& path, std::span<const uint8_t> bytes);
 Status WriteFileAtomically(const std::string& path, std::string_view text);
+
+/// Whether WriteFileAtomically could put a file at `path` now, tried by making one beside it.
+/// Nothing is left behind: folders that had to be made for it go as well. No fault point. Error:
+/// kInvalidArgument, as the name is the caller's.
+Status CheckCanWrite(const std::string& path);
 
 /// A file mapped read-only; the bytes live as long as the object. Movable, not copyable.
 class MappedFile {

@@ -45,6 +45,8 @@ enum class PathKind { kNone, kFile, kFolder, kOther };  // kOther: devices, pipe
 PathKind KindOf(const std::string& path);
 /// Makes one folder; one that is there is fine.
 Status MakeFolder(const std::string& path);
+/// Removes an empty folder.
+Status RemoveFolder(const std::string& path);
 /// Removes a file; one that is not there is fine.
 Status Remove(const std::string& path);
 /// The names in a folder, without "." and ".."; empty when it cannot be read.

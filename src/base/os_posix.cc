@@ -164,6 +164,10 @@ Status MakeFolder(const std::string& path) {
   return error;
 }
 
+Status RemoveFolder(const std::string& path) {
+  return ::rmdir(path.c_str()) == 0 ? Status() : Status(Failed(path, "cannot be removed"));
+}
+
 Status Remove(const std::string& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
   return Failed(path, "cannot be removed");

@@ -176,6 +176,11 @@ Status MakeFolder(const std::string& path) {
   return error;
 }
 
+Status RemoveFolder(const std::string& path) {
+  if (::RemoveDirectoryW(Wide(path).c_str())) return {};
+  return Failed(path, "cannot be removed");
+}
+
 Status Remove(const std::string& path) {
   if (::DeleteFileW(Wide(path).c_str())) return {};
   const DWORD error = ::GetLastError();

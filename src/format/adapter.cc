@@ -1,5 +1,6 @@
 #include "format/adapter.h"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -29,8 +30,22 @@ bool IsFloating(DType t) {
 /// The plain fields as a file gives them; absent ones stay empty.
 struct Fields {
   std::optional<double> scale;
-  std::optional<int64_t> rank, qat_bits, seed;
+  std::optional<int64_t> rank, qat_bits;
+  std::optional<uint64_t> seed;
 };
+
+Error TooLarge(const char* key, uint64_t most, const std::string& origin) {
+  return Corrupt(origin, StrCat("\"", key, "\" is too large; at most ", most, " is read"));
+}
+
+/// Decimal digits as a number that fits.
+std::optional<uint64_t> Unsigned(std::string_view digits) {
+  uint64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return value;
+}
 
 Status CheckPair(const std::string& path, const LoraPair& pair, const std::string& origin) {
   const Shape &a = pair.a.shape, &b = pair.b.shape;
@@ -68,8 +83,9 @@ Result<Adapter> Assemble(Adapter adapter, const Fields& fields, const std::strin
       return Corrupt(origin, StrCat("\"", entry.first, "\" has rank ", entry.second.a.shape[2],
                                     ", but the adapter says ", rank));
   }
-  if (rank < 1 || rank > std::numeric_limits<int>::max())
-    return Corrupt(origin, StrCat("\"rank\" is ", rank, "; at least 1 is wanted"));
+  if (rank > std::numeric_limits<int>::max())
+    return TooLarge("rank", std::numeric_limits<int>::max(), origin);
+  if (rank < 1) return Corrupt(origin, StrCat("\"rank\" is ", rank, "; at least 1 is wanted"));
   adapter.rank = static_cast<int>(rank);
   const int64_t bits = fields.qat_bits.value_or(0);
   if (bits != 0 && bits != 2 && bits != 4)
@@ -93,7 +109,19 @@ class PickleFields {
     const Value* const value = Find(key);
     if (!value) return {};
     out = value->AsInt();
+    if (!out && value->is(Kind::kInt))
+      return TooLarge(key, std::numeric_limits<int>::max(), origin_);
     return out ? Status() : Status(Wrong(key, *value, "a whole number"));
+  }
+  Status Read(const char* key, std::optional<uint64_t>& out) const {
+    const Value* const value = Find(key);
+    if (!value) return {};
+    // A seed above 2^63 was once written as the negative number of the same bits.
+    if (const auto small = value->AsInt()) out = static_cast<uint64_t>(*small);
+    if (out) return {};
+    if (!value->is(Kind::kInt)) return Wrong(key, *value, "a whole number");
+    out = Unsigned(value->text());
+    return out ? Status() : Status(TooLarge(key, std::numeric_limits<uint64_t>::max(), origin_));
   }
   Status Read(const char* key, std::optional<double>& out) const {
     const Value* const value = Find(key);
@@ -160,13 +188,27 @@ Result<json::Value> NumberOf(const SafeTensors& file, const char* key, const std
   return value;
 }
 
+Error NotWhole(const char* key, const std::string& origin) {
+  return Corrupt(origin, StrCat("metadata \"", key, "\" is not a whole number"));
+}
+
 Status ReadInt(const SafeTensors& file, const char* key, const std::string& origin,
                std::optional<int64_t>& out) {
   NEEDLE_ASSIGN(const json::Value value, NumberOf(file, key, origin));
   if (value.is_null()) return {};
-  out = value.is_int() ? value.as_int64() : std::nullopt;
-  return out ? Status()
-             : Status(Corrupt(origin, StrCat("metadata \"", key, "\" is not a whole number")));
+  if (!value.is_int()) return NotWhole(key, origin);
+  out = value.as_int64();
+  return out ? Status() : Status(TooLarge(key, std::numeric_limits<int>::max(), origin));
+}
+
+Status ReadSeed(const SafeTensors& file, const std::string& origin, std::optional<uint64_t>& out) {
+  NEEDLE_ASSIGN(const json::Value value, NumberOf(file, "seed", origin));
+  if (value.is_null()) return {};
+  if (!value.is_int()) return NotWhole("seed", origin);
+  // A seed above 2^63 was once written as the negative number of the same bits.
+  if (const auto small = value.as_int64()) out = static_cast<uint64_t>(*small);
+  if (!out) out = Unsigned(json::Dump(value));
+  return out ? Status() : Status(TooLarge("seed", std::numeric_limits<uint64_t>::max(), origin));
 }
 
 Result<Adapter> FromSafeTensorsBytes(std::span<const uint8_t> bytes, const std::string& origin) {
@@ -192,7 +234,7 @@ Result<Adapter> FromSafeTensorsBytes(std::span<const uint8_t> bytes, const std::
   NEEDLE_ASSIGN(const json::Value scale, NumberOf(file, "scale", origin));
   if (!scale.is_null()) fields.scale = scale.as_double();
   NEEDLE_TRY(ReadInt(file, "rank", origin, fields.rank));
-  NEEDLE_TRY(ReadInt(file, "seed", origin, fields.seed));
+  NEEDLE_TRY(ReadSeed(file, origin, fields.seed));
   NEEDLE_TRY(ReadInt(file, "qat_bits", origin, fields.qat_bits));
   if (file.metadata.count("base")) out.base = file.metadata["base"];
   if (file.metadata.count("qat_bits_map")) out.qat_bits_map = file.metadata["qat_bits_map"];
@@ -243,7 +285,7 @@ std::vector<uint8_t> AdapterToPickle(const Adapter& adapter) {
   w.String("qat_bits_map");
   adapter.qat_bits_map.empty() ? w.None() : w.String(adapter.qat_bits_map);
   w.String("seed");
-  w.Int(adapter.seed);
+  w.UnsignedInt(adapter.seed);
   w.EndDict();
   return w.Finish();
 }

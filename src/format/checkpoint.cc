@@ -3,6 +3,7 @@
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/file.h"
@@ -56,6 +57,14 @@ bool FromPickle(const Value& v, std::vector<int>& out) {
   return true;
 }
 
+/// Why a value is none for a field of this type.
+template <class Field>
+std::string WhyNot(const Value& v, const Field&) {
+  if (std::is_same_v<Field, int> && v.is(Kind::kInt))
+    return BeyondInt(v.AsInt() ? *v.AsInt() < 0 : v.text().starts_with('-'));
+  return StrCat("is ", Found(v), ", which is of another type");
+}
+
 Result<ModelConfig> ConfigFromPickle(const Value* value, const std::string& origin) {
   if (!value) return Corrupt(origin, "has no \"config\"; it is not a Needle checkpoint");
   if (!value->is(Kind::kDict) && !value->is(Kind::kObject))
@@ -65,8 +74,7 @@ Result<ModelConfig> ConfigFromPickle(const Value* value, const std::string& orig
   VisitConfigFields(config, [&](const char* name, auto& field) {
     const Value* found = value->Find(name);
     if (error || !found || FromPickle(*found, field)) return;
-    error = Corrupt(origin, StrCat("config field \"", name, "\" is ", Found(*found),
-                                   ", which is of another type"));
+    error = Corrupt(origin, StrCat("config field \"", name, "\" ", WhyNot(*found, field)));
   });
   if (error) return *error;
   return config;

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "base/str_cat.h"
 
@@ -47,7 +48,21 @@ bool FromJson(const json::Value& v, std::vector<int>& out) {
   return true;
 }
 
+/// Why a value is none for a field of this type.
+template <class Field>
+std::string WhyNot(const json::Value& v, const Field&) {
+  const std::string text = json::Dump(v);
+  if (std::is_same_v<Field, int> && v.is_int()) return BeyondInt(text.starts_with('-'));
+  return StrCat("is ", text, ", which is of another type");
+}
+
 }  // namespace
+
+std::string BeyondInt(bool negative) {
+  using Limits = std::numeric_limits<int>;
+  return negative ? StrCat("is too small; at least ", Limits::min(), " is read")
+                  : StrCat("is too large; at most ", Limits::max(), " is read");
+}
 
 json::Value ConfigToJson(const ModelConfig& config) {
   json::Value out = json::Value::Object();
@@ -64,8 +79,8 @@ Result<ModelConfig> ConfigFromJson(const json::Value& value, const std::string& 
   VisitConfigFields(config, [&](const char* name, auto& field) {
     const json::Value* found = value.Find(name);
     if (error || !found || FromJson(*found, field)) return;
-    error = Error(Code::kCorruptFile, StrCat(origin, ": config field \"", name, "\" is ",
-                                             json::Dump(*found), ", which is of another type"));
+    error = Error(Code::kCorruptFile,
+                  StrCat(origin, ": config field \"", name, "\" ", WhyNot(*found, field)));
   });
   if (error) return *error;
   return config;

@@ -36,6 +36,9 @@ void VisitConfigFields(Config& config, Visit&& visit) {
   visit("scan_unroll", config.scan_unroll);
 }
 
+/// Why a whole number is no int, for an error sentence: "is too large; at most 2147483647 is read".
+std::string BeyondInt(bool negative);
+
 /// The config as a JSON object with every field.
 json::Value ConfigToJson(const ModelConfig& config);
 /// Unknown members are dropped, missing ones keep their default. Errors name `origin` and the field

@@ -77,7 +77,7 @@ FileDescription Describe(const Adapter& adapter) {
   out.metadata.Set("qat_bits",
                    adapter.qat_bits ? json::Value::Int(adapter.qat_bits) : json::Value::Null());
   out.metadata.Set("qat_bits_map", TextOrNull(adapter.qat_bits_map));
-  out.metadata.Set("seed", json::Value::Int(adapter.seed));
+  out.metadata.Set("seed", json::Value::Number(std::to_string(adapter.seed)));
   for (const auto& entry : adapter.lora) {
     AddTensor(entry.first + "/A", entry.second.a, out);
     AddTensor(entry.first + "/B", entry.second.b, out);

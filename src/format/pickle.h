@@ -126,6 +126,7 @@ class Writer {
   void None();
   void Bool(bool value);
   void Int(int64_t value);
+  void UnsignedInt(uint64_t value);
   void Float(double value);
   void String(std::string_view utf8);
   void Ints(const std::vector<int>& values);  // a tuple

@@ -41,6 +41,15 @@ void Writer::Int(int64_t value) {
   }
 }
 
+void Writer::UnsignedInt(uint64_t value) {
+  if (value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    return Int(static_cast<int64_t>(value));
+  Put(0x8A);
+  Put(9);  // the ninth byte is the sign
+  PutLittle(value, 8);
+  Put(0);
+}
+
 void Writer::Float(double value) {
   Put('G');
   const uint64_t bits = std::bit_cast<uint64_t>(value);

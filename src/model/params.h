@@ -71,7 +71,7 @@ struct Adapter {
   int rank = 16;
   int qat_bits = 0;          // 2, 4, or 0 for none
   std::string qat_bits_map;  // mixed map, or empty
-  int64_t seed = 0;
+  uint64_t seed = 0;
 };
 
 /// base + adapter, in the checkpoint's number type as upstream's build does (MODEL.md section 5).

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cassert>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -104,5 +105,12 @@ struct Tensor {
     }
   }
 };
+
+/// Whether no element of a floating type is NaN or infinite.
+inline bool AllFinite(const Tensor& tensor) {
+  for (size_t i = 0; i < tensor.size(); ++i)
+    if (!std::isfinite(tensor.At(i))) return false;
+  return true;
+}
 
 }  // namespace needle

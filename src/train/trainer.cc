@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/link.h"
 #include "base/random.h"
 #include "base/str_cat.h"
 #include "data/split.h"
@@ -43,7 +44,7 @@ class Run {
     SplitExamples();
     MakePlan();
     fingerprint_ = Fingerprint();
-    if (o_.resume) NEEDLE_TRY(Resume());
+    NEEDLE_TRY(o_.resume ? Resume() : SetStoppedRunAside());
     observer_.OnStart(outcome_.plan);
     saved_at_ = Clock::now();
     int64_t step = 0;
@@ -60,7 +61,7 @@ class Run {
         }
         if (SecondsSince(saved_at_) > o_.state_seconds) NEEDLE_TRY(SaveState());
       }
-      if (step > plan().first_step) NEEDLE_TRY(EndEpoch(epoch));
+      if (step >= plan().first_step) NEEDLE_TRY(EndEpoch(epoch));
     }
     return outcome_;
   }
@@ -188,6 +189,7 @@ class Run {
       const auto batches = Batches(all, o_.batch_size);
       for (const std::span<const int32_t> indices : batches) {
         NEEDLE_ASSIGN(const double loss, backend_.Evaluate(MakeBatch(held_, indices).forest));
+        if (!std::isfinite(loss)) return ValidationNotFinite(epoch);
         sum += loss;
       }
       event.val_loss = sum / static_cast<double>(batches.size());
@@ -195,6 +197,13 @@ class Run {
     outcome_.last_val_loss = event.val_loss;
     observer_.OnEpoch(event);
     return {};
+  }
+
+  Error ValidationNotFinite(int epoch) const {
+    return Error(Code::kInternal,
+                 StrCat("epoch ", epoch, ": the validation loss after step ", outcome_.steps_done,
+                        " is not a finite number, so what was trained is of no use. Try a smaller "
+                        "--lr."));
   }
 
   /// A short text that tells this run from another: data, order and settings.
@@ -210,12 +219,43 @@ class Run {
   Status SaveState() {
     saved_at_ = Clock::now();
     if (o_.state_path.empty()) return {};
-    NEEDLE_ASSIGN(TrainState state, backend_.State());
-    return SaveTrainState(o_.state_path, {std::move(state), outcome_.steps_done, fingerprint_});
+    SavedRun run;
+    NEEDLE_ASSIGN(run.state, backend_.State());
+    run.step = outcome_.steps_done;
+    run.last_loss = outcome_.last_loss;
+    run.base = BaseDigest();
+    run.fingerprint = fingerprint_;
+    return SaveTrainState(o_.state_path, run);
+  }
+
+  /// Computed when it is first asked for: most runs neither stop nor go on.
+  const std::string& BaseDigest() {
+    if (base_digest_.empty() && o_.base != nullptr) base_digest_ = DigestOf(*o_.base);
+    return base_digest_;
+  }
+
+  Status SetStoppedRunAside() {
+    if (o_.state_path.empty()) return {};
+    const std::string old = o_.state_path + ".old";
+    NEEDLE_ASSIGN(const std::optional<int64_t> step, StepOfSavedRun(o_.state_path));
+    if (!step) return {};
+    NEEDLE_ASSIGN(const std::optional<int64_t> older, StepOfSavedRun(old));
+    NEEDLE_TRY(RenameFile(o_.state_path, old));
+    plan().set_aside =
+        StrCat(o_.state_path, " held a run that was stopped after step ", *step,
+               "; this run starts anew, and that one is kept as ", old,
+               older ? StrCat(" (in place of one that was stopped after step ", *older, ")") : "",
+               "; to go on with it, rename it back and give --resume");
+    return {};
   }
 
   Status Resume() {
     NEEDLE_ASSIGN(const SavedRun saved, LoadTrainState(o_.state_path));
+    if (saved.base != BaseDigest())
+      return Error(Code::kInvalidArgument,
+                   StrCat(o_.state_path,
+                          ": this state belongs to a run on another base (its parameters differ); "
+                          "give the same one, or start anew without --resume"));
     if (saved.fingerprint != fingerprint_)
       return Error(Code::kInvalidArgument,
                    StrCat(o_.state_path,
@@ -223,6 +263,7 @@ class Run {
                           "give the same ones, or start anew without --resume"));
     NEEDLE_TRY(backend_.SetState(saved.state));
     plan().first_step = outcome_.steps_done = saved.step;
+    outcome_.last_loss = saved.last_loss;
     return {};
   }
 
@@ -234,7 +275,7 @@ class Run {
   std::vector<const EncodedExample*> train_, held_;
   TrainOutcome outcome_;
   int epochs_ = 0;
-  std::string fingerprint_;
+  std::string fingerprint_, base_digest_;
   Clock::time_point saved_at_;
 };
 

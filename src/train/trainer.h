@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "data/examples.h"
+#include "model/params.h"
 #include "ops/adamw.h"
 #include "ops/forest.h"
 
@@ -26,14 +27,15 @@ struct TrainOptions {
   double val_split = 0.1;  // share of examples held out; 0: none. Ignored with a validation set
   uint64_t seed = 0;       // split and order
   Packing packing = Packing::kTree;
-  size_t padded_length = 0;   // row length of Packing::kPadded
-  size_t shuffle_group = 1;   // examples that stay together when an epoch is shuffled
-  int64_t max_steps = 0;      // stop after this many updates; 0: all epochs. The schedule follows.
-  AdamWOptions adamw;         // for the bias corrections; the same as the backend's
-  std::string settings;       // what else tells this run from another, for `resume` (numerics, ...)
-  std::string state_path;     // "" keeps no state; else written as asked below
-  double state_seconds = 60;  // about how often
-  bool resume = false;        // go on from state_path, which must belong to this run
+  size_t padded_length = 0;  // row length of Packing::kPadded
+  size_t shuffle_group = 1;  // examples that stay together when an epoch is shuffled
+  int64_t max_steps = 0;     // stop after this many updates; 0: all epochs. The schedule follows.
+  AdamWOptions adamw;        // for the bias corrections; the same as the backend's
+  std::string settings;      // what else tells this run from another, for `resume` (numerics, ...)
+  const Checkpoint* base = nullptr;  // what is trained from, for `resume`; nullptr: anything
+  std::string state_path;            // "" keeps no state; else written as asked below
+  double state_seconds = 60;         // about how often
+  bool resume = false;               // go on from state_path, which must belong to this run
 };
 
 /// What is known before the first update.
@@ -41,6 +43,8 @@ struct TrainPlan {
   size_t train_examples = 0, validation_examples = 0;
   int64_t total_steps = 0, warmup_steps = 0, steps_per_epoch = 0;
   int64_t first_step = 0;  // > 0 when resumed
+  /// Not resumed, though a stopped run stood at state_path: a sentence on where it is kept now.
+  std::string set_aside;
 };
 
 struct StepEvent {
@@ -78,7 +82,10 @@ struct TrainOutcome {
   std::optional<double> last_val_loss;
 };
 
-/// Trains. `validation` non-empty replaces the split.
+/// Trains. `validation` non-empty replaces the split. A run that is not resumed renames the stopped
+/// run that it finds at state_path to state_path + ".old"; any other file there is an error before
+/// the first update. A state never says that its last epoch has ended: a run resumed at the end of
+/// an epoch validates and reports it first.
 Result<TrainOutcome> Train(Backend& backend, std::span<const EncodedExample> examples,
                            std::span<const EncodedExample> validation, const TrainOptions& options,
                            TrainObserver& observer);

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "format/adapter.h"
 #include "json/json.h"
 #include "needle/needle.hpp"
 #include "support/scratch.h"
@@ -147,6 +148,47 @@ TEST(Api, ErrorsAreSentencesAndNothingIsWritten) {
   const Result<Model> model = Model::Open(WriteData(folder));
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().code(), Code::kCorruptFile);
+}
+
+TEST(Api, WhatCannotBeDoneIsFoundBeforeTheTrainingBegins) {
+  const test::ScratchFolder folder;
+  const Result<BaseModel> base = Nano();
+  ASSERT_TRUE(base.ok());
+  const std::string data = WriteData(folder);
+  const auto said = [&](const FinetuneOptions& options) {
+    Counter seen;
+    const Result<FinetuneReport> tuned = Finetune(*base, data, options, &seen);
+    EXPECT_TRUE(seen.losses.empty());
+    if (tuned.ok()) return std::string();
+    EXPECT_EQ(tuned.error().code(), Code::kInvalidArgument) << tuned.error().message();
+    return tuned.error().message();
+  };
+  for (const float alpha : {0.0f, -8.0f}) {
+    FinetuneOptions options = Short(folder.File("a.pkl"));
+    options.lora_alpha = alpha;
+    EXPECT_NE(said(options).find("alpha"), std::string::npos);
+  }
+  EXPECT_NE(said(Short(folder.path())).find("folder"), std::string::npos);
+  EXPECT_NE(said(Short(data + "/a.pkl")).find("data.jsonl"), std::string::npos);
+  EXPECT_NE(said(Short(folder.File("a.txt"))).find(".safetensors"), std::string::npos);
+  std::ofstream(folder.File("b.pkl.state")) << "my notes";
+  EXPECT_NE(said(Short(folder.File("b.pkl"))).find("b.pkl.state"), std::string::npos);
+  EXPECT_EQ(*ReadTextFile(folder.File("b.pkl.state")), "my notes");
+}
+
+TEST(Api, AnAdapterRecordsTheLargestSeed) {
+  const test::ScratchFolder folder;
+  const Result<BaseModel> base = Nano();
+  ASSERT_TRUE(base.ok());
+  for (const char* name : {"a.pkl", "a.safetensors"}) {
+    FinetuneOptions options = Short(folder.File(name));
+    options.epochs = 1;
+    options.seed = ~uint64_t{0};
+    ASSERT_TRUE(Finetune(*base, WriteData(folder), options).ok());
+    const Result<Adapter> adapter = LoadAdapter(options.out);
+    ASSERT_TRUE(adapter.ok()) << adapter.error().message();
+    EXPECT_EQ(adapter->seed, options.seed);
+  }
 }
 
 TEST(Api, ADeviceRunsABaseAndNoArchive) {

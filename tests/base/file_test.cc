@@ -197,10 +197,29 @@ TEST_F(File, AFileLockExcludesASecondOneUntilItGoes) {
 
 TEST_F(File, RefusesToReplaceFoldersAndDevices) {
   fs::create_directory(At("folder"));
-  ExpectError(WriteFileAtomically(At("folder"), std::string_view("x")), Code::kIo, "a folder");
+  ExpectError(WriteFileAtomically(At("folder"), std::string_view("x")), Code::kInvalidArgument,
+              "a folder");
 #ifndef _WIN32
-  ExpectError(WriteFileAtomically("/dev/null", std::string_view("x")), Code::kIo, "a device");
+  ExpectError(WriteFileAtomically("/dev/null", std::string_view("x")), Code::kInvalidArgument,
+              "a device");
 #endif
+}
+
+TEST_F(File, TellsWhetherItCouldBeWrittenAndLeavesNothingBehind) {
+  EXPECT_TRUE(CheckCanWrite(At("a/b/c.pkl")).ok());
+  EXPECT_TRUE(CheckCanWrite(At("new")).ok());
+  Spill(At("old"), "old");
+  EXPECT_TRUE(CheckCanWrite(At("old")).ok());
+  EXPECT_EQ(Slurp(At("old")), "old");
+  fs::create_directory(At("folder"));
+  ExpectError(CheckCanWrite(At("folder")), Code::kInvalidArgument, "a folder");
+  ExpectError(CheckCanWrite(At("none/")), Code::kInvalidArgument, "a folder");
+  ExpectError(CheckCanWrite(At("old/x")), Code::kInvalidArgument, "old");
+  ExpectError(CheckCanWrite(At("old/x/y")), Code::kInvalidArgument, "old");
+#ifdef __linux__
+  ExpectError(CheckCanWrite("/proc/no-such-folder/a.pkl"), Code::kInvalidArgument, "/proc");
+#endif
+  EXPECT_EQ(NamesIn(At(".")), (std::vector<std::string>{"folder", "old"}));
 }
 
 #ifndef _WIN32  // there links need a right that not every user has

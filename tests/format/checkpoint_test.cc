@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -289,6 +291,32 @@ TEST(Checkpoint, NamesTheConfigFieldOfAWrongType) {
   EXPECT_NE(error.find("byte"), std::string::npos) << error;
 }
 
+TEST(Checkpoint, SaysThatANumberOfTheConfigIsTooLarge) {
+  for (const int64_t layers : {int64_t{1} << 31, -(int64_t{1} << 40)}) {
+    pickle::Writer w;
+    w.BeginDict();
+    w.String("format_version");
+    w.Int(2);
+    w.String("params");
+    w.BeginDict();
+    w.EndDict();
+    w.String("config");
+    w.BeginDict();
+    w.String("num_layers");
+    w.Int(layers);
+    w.EndDict();
+    w.EndDict();
+    EXPECT_NE(ErrorOf(w.Finish())
+                  .find(layers > 0 ? "\"num_layers\" is too large; at most 2147483647"
+                                   : "\"num_layers\" is too small; at least -2147483648"),
+              std::string::npos);
+  }
+  SafeTensors file =
+      *ParseSafeTensors(CheckpointToSafeTensors(Load(Golden("tiny/tiny.pkl"))), "file");
+  file.metadata["config"] = R"({"num_layers":2147483648})";
+  EXPECT_NE(ErrorOf(WriteSafeTensors(file)).find("\"num_layers\" is too large"), std::string::npos);
+}
+
 TEST(Checkpoint, NamesAParameterThatIsMissingOrOfAnotherShape) {
   const Checkpoint whole = Load(Golden("tiny/tiny.pkl"));
   Checkpoint c = whole;
@@ -315,6 +343,49 @@ TEST(Adapter, ReadsWhatUpstreamWrote) {
   EXPECT_EQ(LoadA(Golden("alt/adapter_auto.pkl")).qat_bits_map,
             "default=4,embedding=2,attn.q_proj=3,engram0.tables=1.58,mhc_phi=3");
   EXPECT_EQ(LoadA(Golden("alt/adapter_none.pkl")).lora.size(), 5u);
+}
+
+TEST(Adapter, KeepsEverySeed) {
+  Adapter adapter = LoadA(Golden("tiny/adapter_4.pkl"));
+  for (const uint64_t seed :
+       {uint64_t{0}, uint64_t{1} << 40, (uint64_t{1} << 63) - 1, uint64_t{1} << 63, ~uint64_t{0}}) {
+    adapter.seed = seed;
+    for (const auto& bytes : {AdapterToPickle(adapter), AdapterToSafeTensors(adapter)}) {
+      const Result<Adapter> read = ParseAdapter(bytes, "a");
+      ASSERT_TRUE(read.ok()) << read.error().message();
+      EXPECT_EQ(read->seed, seed);
+    }
+  }
+}
+
+/// The pickle with another number in place of the one byte that follows `key`.
+std::vector<uint8_t> WithNumber(const std::vector<uint8_t>& pickle, const std::string& key,
+                                const std::vector<uint8_t>& number) {
+  const auto at = std::search(pickle.begin(), pickle.end(), key.begin(), key.end()) +
+                  static_cast<std::ptrdiff_t>(key.size());
+  EXPECT_EQ(*at, 'K');
+  std::vector<uint8_t> out(pickle.begin(), at);
+  out.insert(out.end(), number.begin(), number.end());
+  out.insert(out.end(), at + 2, pickle.end());
+  return out;
+}
+
+TEST(Adapter, SaysThatANumberIsTooLarge) {
+  const Adapter adapter = LoadA(Golden("tiny/adapter_4.pkl"));
+  const auto error_of = [](const std::vector<uint8_t>& bytes) {
+    const Result<Adapter> read = ParseAdapter(bytes, "a");
+    return read.ok() ? std::string("was read") : read.error().message();
+  };
+  const std::vector<uint8_t> huge = {0x8A, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0};  // 2^64
+  for (const auto& [key, most] :
+       {std::pair{"rank", "2147483647"}, std::pair{"seed", "18446744073709551615"}}) {
+    const std::string said = std::string("\"") + key + "\" is too large; at most " + most;
+    EXPECT_NE(error_of(WithNumber(AdapterToPickle(adapter), key, huge)).find(said),
+              std::string::npos);
+    SafeTensors file = *ParseSafeTensors(AdapterToSafeTensors(adapter), "a");
+    file.metadata[key] = "1000000000000000000000000000000";
+    EXPECT_NE(error_of(WriteSafeTensors(file)).find(said), std::string::npos);
+  }
 }
 
 TEST(Adapter, EqualsTheEndOfUpstreamsTrajectory) {

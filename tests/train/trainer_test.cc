@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/file.h"
 #include "data/split.h"
 #include "support/scratch.h"
 #include "train/run_support.h"
@@ -90,6 +91,103 @@ TEST(Training, AStateOfAnotherRunIsRefusedAndChangesNothing) {
   }
 }
 
+TEST(Training, AStateOfAnotherBaseIsRefused) {
+  const Checkpoint base = ReferenceModel("tiny");
+  Checkpoint other = base, wider = base;
+  Tensor& last = other.params.rbegin()->second;
+  last.Put(last.size() - 1, last.At(last.size() - 1) + 1);
+  wider.config.rope_theta *= 2;
+  const auto examples = ShortExamples(8, 16);
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.base = &base;
+  options.state_path = folder.File("state.safetensors");
+  Recorder recorder;
+  recorder.stop_after = 1;
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, recorder).ok());
+  options.resume = true;
+  for (const Checkpoint* wrong : {&other, &wider}) {
+    options.base = wrong;
+    Recorder none;
+    const auto refused = Train(*Cpu(*wrong, SmallLora()), examples, {}, options, none);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+    EXPECT_NE(refused.error().message().find("another base"), std::string::npos);
+    EXPECT_TRUE(none.steps.empty());
+  }
+  options.base = &base;
+  Recorder rest;
+  EXPECT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, rest).ok());
+}
+
+TEST(Training, AnEpochThatAStopCutOffIsValidatedByTheResumedRun) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(12, 24);
+  Recorder whole;
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, Quick(), whole).ok());
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.state_path = folder.File("state.safetensors");
+  Recorder before, after;
+  before.stop_after = 3;  // the last of the first epoch
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, before).ok());
+  EXPECT_TRUE(before.epochs.empty());
+  options.resume = true;
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, after).ok());
+  ASSERT_EQ(after.epochs.size(), 2u);
+  for (size_t e = 0; e < 2; ++e) {
+    EXPECT_EQ(after.epochs[e].epoch, whole.epochs[e].epoch);
+    EXPECT_EQ(after.epochs[e].loss, whole.epochs[e].loss);
+    EXPECT_EQ(*after.epochs[e].val_loss, *whole.epochs[e].val_loss);
+  }
+}
+
+TEST(Training, AStoppedRunThatIsNotResumedIsKeptUnderAnotherName) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(12, 24);
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.state_path = folder.File("state");
+  Recorder first, second, third;
+  first.stop_after = 4;
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, first).ok());
+  EXPECT_EQ(first.plan.set_aside, "");
+  second.stop_after = 2;
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, second).ok());
+  EXPECT_NE(second.plan.set_aside.find("after step 4"), std::string::npos);
+  EXPECT_NE(second.plan.set_aside.find(options.state_path + ".old"), std::string::npos);
+  EXPECT_EQ(LoadTrainState(options.state_path)->step, 2);
+  EXPECT_EQ(LoadTrainState(options.state_path + ".old")->step, 4);
+  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, third).ok());
+  EXPECT_NE(third.plan.set_aside.find("in place of one that was stopped after step 4"),
+            std::string::npos);
+  EXPECT_EQ(LoadTrainState(options.state_path + ".old")->step, 2);
+}
+
+TEST(Training, AFileThatIsNoStateIsNeverWrittenOver) {
+  const Checkpoint base = ReferenceModel("tiny");
+  const auto examples = ShortExamples(8, 16);
+  for (const bool old : {false, true}) {
+    const ScratchFolder folder;
+    TrainOptions options = Quick();
+    options.state_path = folder.File("state");
+    Recorder recorder;
+    recorder.stop_after = 1;
+    if (old) {
+      ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, recorder).ok());
+    }
+    const std::string mine = options.state_path + (old ? ".old" : "");
+    ASSERT_TRUE(WriteFileAtomically(mine, std::string_view("my notes")).ok());
+    Recorder none;
+    const auto refused = Train(*Cpu(base, SmallLora()), examples, {}, options, none);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+    EXPECT_NE(refused.error().message().find(mine), std::string::npos);
+    EXPECT_TRUE(none.steps.empty());
+    EXPECT_EQ(*ReadTextFile(mine), "my notes");
+  }
+}
+
 TEST(Training, AnInfiniteWeightIsAnErrorThatNamesStepLinesAndOperation) {
   Checkpoint base = ReferenceModel("tiny");
   const std::string path = "stack/layers/block/self_attn/v_proj/kernel";
@@ -116,7 +214,7 @@ TEST(Training, AnInfiniteWeightIsAnErrorThatNamesStepLinesAndOperation) {
 }
 
 /// Passes everything on, but reports a loss that is not finite at one step, as a device would.
-class Poisoned final : public Backend {
+class Poisoned : public Backend {
  public:
   Poisoned(Backend& real, int step) : real_(real), step_(step) {}
   std::string Name() const override { return real_.Name(); }
@@ -136,6 +234,42 @@ class Poisoned final : public Backend {
   Backend& real_;
   int step_, steps_ = 0;
 };
+
+/// Trains as always, but validates to NaN.
+class Blind final : public Poisoned {
+ public:
+  explicit Blind(Backend& real) : Poisoned(real, -1) {}
+  Result<double> Evaluate(const Forest&) override { return NAN; }
+};
+
+TEST(Training, AValidationLossThatIsNotFiniteStopsTheRun) {
+  const ScratchFolder folder;
+  TrainOptions options = Quick();
+  options.state_path = folder.File("state.safetensors");
+  const auto real = Cpu(ReferenceModel("tiny"), SmallLora());
+  Blind blind(*real);
+  Recorder recorder;
+  const auto outcome = Train(blind, ShortExamples(12, 24), {}, options, recorder);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), Code::kInternal);
+  EXPECT_NE(outcome.error().message().find("epoch 1: the validation loss after step 3"),
+            std::string::npos);
+  EXPECT_TRUE(recorder.epochs.empty());
+  EXPECT_FALSE(FileExists(options.state_path));
+}
+
+TEST(TrainState, ValuesThatAreNotFiniteAreNotWritten) {
+  const ScratchFolder folder;
+  for (const float bad : {NAN, INFINITY}) {
+    SavedRun run;
+    run.state.values["a"] = {1, 2};
+    run.state.first_moment["a"] = {0, bad};
+    const Status saved = SaveTrainState(folder.File("state"), run);
+    ASSERT_FALSE(saved.ok());
+    EXPECT_NE(saved.error().message().find("first_moment/a"), std::string::npos);
+    EXPECT_FALSE(FileExists(folder.File("state")));
+  }
+}
 
 /// A device that has gone: it can give its state no more.
 class Gone final : public Backend {
