@@ -1,12 +1,15 @@
 // make_corpus: writes the synthetic rows on which the bundled base model is trained.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <string>
 
 #include "corpus/rows.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int Run(int argc, char** argv) {
   needle::corpus::CorpusOptions options;
   size_t rows = 1000;
   std::string out, part = "train";
@@ -52,4 +55,15 @@ int main(int argc, char** argv) {
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {  // of the standard library: no memory
+    std::fprintf(stderr, "make_corpus: %s\n", error.what());
+    return 1;
+  }
 }

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -35,9 +36,7 @@ int Fail(const std::string& message, int status) {
   return status;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   std::string corpus, out;
   size_t vocabulary = 2048;
   CLI::App app{"Train the tokenizer of the bundled base model on a corpus of JSON lines."};
@@ -57,4 +56,14 @@ int main(int argc, char** argv) {
   if (!WriteBytes(out, tokenizer->ToModelProto())) return Fail(out + ": cannot be written", 1);
   fmt::print("{}: {} pieces\n", out, tokenizer->size());
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {  // of the standard library: no memory
+    return Fail(error.what(), 1);
+  }
 }

@@ -92,17 +92,20 @@ std::vector<std::string> MergedEnvironment(const ChildOptions& options) {
   std::vector<std::string> lines;
   const auto replaced = [&](const std::string& line) {
     for (const auto& [name, value] : options.environment)
-      if (line.compare(0, name.size() + 1, name + "=") == 0) return true;
+      if (line.compare(0, name.size(), name) == 0 && line.size() > name.size() &&
+          line[name.size()] == '=')
+        return true;
     return false;
   };
   for (char** entry = EnvironmentBlock(); *entry != nullptr; ++entry)
     if (!replaced(*entry)) lines.emplace_back(*entry);
-  for (const auto& [name, value] : options.environment) lines.push_back(name + "=" + value);
+  for (const auto& [name, value] : options.environment) lines.push_back(StrCat(name, "=", value));
   return lines;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& lines) {
   std::vector<char*> pointers;
+  pointers.reserve(lines.size() + 1);
   for (std::string& line : lines) pointers.push_back(line.data());
   pointers.push_back(nullptr);
   return pointers;

@@ -99,6 +99,7 @@ std::vector<Profile::Row> Profile::Rows() const {
     }
   }
   std::vector<Row> rows;
+  rows.reserve(sums.size());
   for (const auto& [at, sum] : sums)
     rows.push_back(
         {at.first, at.second, sum.calls, 1e-9 * static_cast<double>(sum.nanoseconds), sum.flop});

@@ -163,7 +163,7 @@ Result<std::string> Fetch::Run() {
     return Error(Code::kInvalidArgument,
                  "there is no folder to keep downloads in, as HOME is not set; name one in "
                  "HF_HUB_CACHE");
-  const Result<std::string> cached = FindInCache(file_, options_);
+  Result<std::string> cached = FindInCache(file_, options_);
   if (cached.ok() && (options_.offline || IsCommit(file_.revision))) return cached;
   if (options_.offline)
     return Error(Code::kUnavailable, StrCat(cached.error().message(),

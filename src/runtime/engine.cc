@@ -51,7 +51,7 @@ std::vector<int32_t> WithoutOpenCodePoint(const Tokenizer& tokenizer, std::vecto
   while (bytes < 3 && bytes < ids.size()) {
     const int32_t id = ids[ids.size() - 1 - bytes];
     if (tokenizer.piece(id).type != PieceType::kByte) break;
-    tail = tokenizer.Bytes(id) + tail;
+    tail.insert(0, tokenizer.Bytes(id));
     ++bytes;
   }
   for (size_t n = 1; n <= tail.size(); ++n) {  // the shortest tail that begins a code point

@@ -121,7 +121,7 @@ Status ReadNormalizer(ProtoReader reader, const std::string& origin, Settings& s
 Status ReadDenormalizer(ProtoReader reader, const std::string& origin) {
   Settings s;
   s.charsmap = false;
-  NEEDLE_TRY(ReadNormalizer(std::move(reader), origin, s));
+  NEEDLE_TRY(ReadNormalizer(reader, origin, s));
   if (!s.charsmap) return {};
   return Error(Code::kInvalidArgument,
                StrCat(origin,
@@ -167,14 +167,14 @@ Result<std::vector<Piece>> ReadModelProto(std::span<const uint8_t> bytes,
     if (f.wire != 2) return WrongWire(origin, f);
     ProtoReader inner(f.bytes, reader.ContentOffset(f), origin);
     if (f.number == kModelPiece) {
-      NEEDLE_ASSIGN(Piece piece, ReadPiece(std::move(inner), origin));
+      NEEDLE_ASSIGN(Piece piece, ReadPiece(inner, origin));
       pieces.push_back(std::move(piece));
     } else if (f.number == kModelTrainer) {
-      NEEDLE_TRY(ReadTrainer(std::move(inner), origin, settings));
+      NEEDLE_TRY(ReadTrainer(inner, origin, settings));
     } else if (f.number == kModelNormalizer) {
-      NEEDLE_TRY(ReadNormalizer(std::move(inner), origin, settings));
+      NEEDLE_TRY(ReadNormalizer(inner, origin, settings));
     } else {
-      NEEDLE_TRY(ReadDenormalizer(std::move(inner), origin));
+      NEEDLE_TRY(ReadDenormalizer(inner, origin));
     }
   }
   if (pieces.empty())

@@ -464,7 +464,7 @@ Toolset MakeToolset(Source s, int mean_chars) {
     if (Clashes(set, tool)) continue;
     const std::string json = ToolJson(s, tool);
     if (!set.tools.empty() && set.json.size() + json.size() > budget + 80) break;
-    if (set.tools.size() > 0) set.json += ',';
+    if (!set.tools.empty()) set.json += ',';
     set.json += json;
     set.tools.push_back(std::move(tool));
   }

@@ -14,14 +14,14 @@ namespace {
 
 struct KindRow {
   Kind kind;
-  std::string_view name, jax;
   int priority;
+  std::string_view name, jax;
 };
 constexpr KindRow kKinds[] = {
-    {Kind::kCuda, "cuda", "gpu", 500},     {Kind::kRocm, "rocm", "gpu", 500},
-    {Kind::kOneapi, "oneapi", "gpu", 500}, {Kind::kMetal, "metal", "metal", 500},
-    {Kind::kTpu, "tpu", "tpu", 300},       {Kind::kXlaCpu, "xla-cpu", "cpu", 0},
-    {Kind::kCpu, "cpu", "cpu", 0},         {Kind::kOther, "other", "other", 400},
+    {Kind::kCuda, 500, "cuda", "gpu"},     {Kind::kRocm, 500, "rocm", "gpu"},
+    {Kind::kOneapi, 500, "oneapi", "gpu"}, {Kind::kMetal, 500, "metal", "metal"},
+    {Kind::kTpu, 300, "tpu", "tpu"},       {Kind::kXlaCpu, 0, "xla-cpu", "cpu"},
+    {Kind::kCpu, 0, "cpu", "cpu"},         {Kind::kOther, 400, "other", "other"},
 };
 
 const KindRow& RowOf(Kind kind) {

@@ -274,7 +274,8 @@ struct DeviceLocalHardwareIdArgs {
   Device* device;
   int local_hardware_id;  // out
 };
-struct DeviceMemoryStatsArgs {
+struct DeviceMemoryStatsArgs {  // NOLINT(clang-analyzer-optin.performance.Padding): as the ABI has
+                                // it
   size_t struct_size;
   Extension* extension;
   Device* device;
@@ -518,10 +519,12 @@ struct Api {
 /// Bytes up to the end of a struct's last field.
 template <class Struct>
 inline constexpr size_t kStructSize = sizeof(Struct);
+// NOLINTBEGIN(bugprone-macro-parentheses): names of types and fields take no parentheses
 #define NEEDLE_PJRT_LAST_FIELD(Struct, field)   \
   template <>                                   \
   inline constexpr size_t kStructSize<Struct> = \
       offsetof(Struct, field) + sizeof(static_cast<Struct*>(nullptr)->field)
+// NOLINTEND(bugprone-macro-parentheses)
 NEEDLE_PJRT_LAST_FIELD(Version, minor_version);
 NEEDLE_PJRT_LAST_FIELD(ErrorGetCodeArgs, code);
 NEEDLE_PJRT_LAST_FIELD(MemoryLayout, type);

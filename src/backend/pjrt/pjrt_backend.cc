@@ -52,7 +52,7 @@ class PjrtBackendImpl final : public PjrtBackend {
         config_(config),
         specs_(targets),
         options_(options),
-        programs_(config, std::move(targets), options),
+        programs_(config, std::move(targets), static_cast<const pjrt::ProgramOptions&>(options)),
         arrays_(static_cast<size_t>(options.devices)) {
     options_.limits.replicas = options.devices;
   }

@@ -21,6 +21,7 @@ struct ToValue {
   Value operator()(double v) const { return Value::Float(v); }
   Value operator()(const std::vector<int64_t>& v) const {
     std::vector<Value> items;
+    items.reserve(v.size());
     for (const int64_t item : v) items.push_back(Value::Int(item));
     return Value::Array(std::move(items));
   }
@@ -28,6 +29,7 @@ struct ToValue {
 
 Value ToJson(const std::vector<NamedValue>& values) {
   std::vector<std::pair<std::string, Value>> members;
+  members.reserve(values.size());
   for (const NamedValue& v : values) members.emplace_back(v.name, std::visit(ToValue{}, v.value));
   return Value::Object(std::move(members));
 }

@@ -586,6 +586,7 @@ NamedProgram Programs::Merge(bool all) const {
     for (const auto& [name, type] : leaves_) factors[name] = g.Parameter(type, "value/" + name);
   Weights weights(*this, g);
   std::vector<std::pair<std::string, Value>> results;
+  results.reserve(names.size());
   for (const std::string& name : names)
     results.emplace_back("used/" + name, weights.Used(name, source, factors));
   g.SetResults(results);

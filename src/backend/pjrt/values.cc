@@ -8,15 +8,15 @@ namespace {
 
 struct TypeRow {
   DType dtype;
+  int abi;
   std::string_view name;
   size_t bytes;
-  int abi;
 };
 constexpr TypeRow kTypes[] = {
-    {DType::kF32, "f32", 4, abi::kTypeF32},  {DType::kS32, "i32", 4, abi::kTypeS32},
-    {DType::kU32, "ui32", 4, abi::kTypeU32}, {DType::kPred, "i1", 1, abi::kTypePred},
-    {DType::kF64, "f64", 8, abi::kTypeF64},  {DType::kBf16, "bf16", 2, abi::kTypeBf16},
-    {DType::kF16, "f16", 2, abi::kTypeF16},
+    {DType::kF32, abi::kTypeF32, "f32", 4},  {DType::kS32, abi::kTypeS32, "i32", 4},
+    {DType::kU32, abi::kTypeU32, "ui32", 4}, {DType::kPred, abi::kTypePred, "i1", 1},
+    {DType::kF64, abi::kTypeF64, "f64", 8},  {DType::kBf16, abi::kTypeBf16, "bf16", 2},
+    {DType::kF16, abi::kTypeF16, "f16", 2},
 };
 
 const TypeRow& RowOf(DType dtype) {

@@ -55,7 +55,7 @@ Value Graph::Add(Node node) {
   return {this, size() - 1};
 }
 
-void Graph::SetResults(Values results) { results_ = Ids(results); }
+void Graph::SetResults(const Values& results) { results_ = Ids(results); }
 
 void Graph::SetResults(const std::vector<std::pair<std::string, Value>>& named) {
   results_.clear();

@@ -120,7 +120,7 @@ class Graph {
   Value Add(Node node);
   Value At(int id) { return {this, id}; }
 
-  void SetResults(Values results);
+  void SetResults(const Values& results);
   void SetResults(const std::vector<std::pair<std::string, Value>>& named);
 
   int size() const { return static_cast<int>(nodes_.size()); }

@@ -238,7 +238,7 @@ class Printer {
   }
 
   std::string ScalarConstant(const Scope& s, const std::string& text, DType dtype) {
-    const std::string name = Fresh();
+    std::string name = Fresh();
     Line(s,
          StrCat(name, " = stablehlo.constant dense<", text, "> : tensor<", pjrt::Name(dtype), ">"));
     return name;
