@@ -156,12 +156,9 @@ bool StdinIsTerminal();
 Status RefuseOverwriting(const std::vector<std::string>& written,
                          const std::vector<std::string>& read);
 
-/// Whether a file of this name could be written; nothing is left behind. "" is fine, and so is what
-/// lies in /dev.
-Status CheckWritable(const std::string& path);
-
-/// Before any work: each output can be written, none is an input, and no two are one file. Names
-/// left empty do not count. What the last three functions find exits with 2.
+/// Before any work: each output can be written (what lies in /dev is taken to be), none is an
+/// input, and no two are one file. Names left empty do not count. What both functions find exits
+/// with 2.
 Status CheckOutputs(const std::vector<std::string>& written, const std::vector<std::string>& read);
 
 // ---- bases

@@ -120,8 +120,7 @@ void PrintFailures(const EvalReport& r) {
 Status TakeNames(EvalArgs* args) {
   if (args->data.empty() && args->model.from_checkpoint) std::swap(args->data, args->model.archive);
   NEEDLE_TRY(CheckModelArgs(args->model));
-  if (const std::string& data = args->data;
-      data.size() > 5 && data.substr(data.size() - 5) == ".cact")
+  if (args->data.ends_with(".cact"))
     return Error(Code::kInvalidArgument,
                  StrCat(args->data,
                         " stands where the data file belongs; write needle eval M.cact "
@@ -134,10 +133,9 @@ Status TakeNames(EvalArgs* args) {
 
 Status Run(EvalArgs& args) {
   NEEDLE_TRY(TakeNames(&args));
-  NEEDLE_TRY(RefuseOverwriting({args.report},
-                               {args.data, args.against, args.model.archive, args.model.lora,
-                                args.model.base.checkpoint, args.model.base.tokenizer}));
-  NEEDLE_TRY(CheckWritable(args.report));
+  NEEDLE_TRY(
+      CheckOutputs({args.report}, {args.data, args.against, args.model.archive, args.model.lora,
+                                   args.model.base.checkpoint, args.model.base.tokenizer}));
   NEEDLE_ASSIGN(const DataReport data,
                 LoadData(args.data, args.skip_bad ? BadLines::kSkip : BadLines::kStop));
   if (data.skipped > 0) PrintNote(fmt::format("skipped {} lines with problems", data.skipped));

@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "base/parse_integer.h"
 #include "format/sniff.h"
 #include "needle/command.h"
 #include "needle/profile_report.h"
@@ -221,9 +221,7 @@ const std::map<std::string, DeviceTuning::Precision> kPrecision = {
 
 Result<int> DeviceCount(const std::string& text) {
   if (text == "all") return 0;
-  int count = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (read.ec == std::errc() && read.ptr == text.data() + text.size() && count >= 1) return count;
+  if (const auto count = ParseInteger<int>(text); count && *count >= 1) return *count;
   return Error(Code::kInvalidArgument,
                fmt::format("--devices is \"{}\"; it must be a number of devices or all", text));
 }

@@ -2,11 +2,11 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 
+#include "base/parse_integer.h"
 #include "needle/command.h"
 
 namespace needle::cli {
@@ -36,9 +36,7 @@ CLI::Option* AddTo(CLI::App* app, const std::string& name, T* value, const std::
 template <class T>
 Option WholeNumber(CLI::Option* option) {
   option->check([](const std::string& text) {
-    T value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size()) return std::string();
+    if (ParseInteger<T>(text)) return std::string();
     return fmt::format("\"{}\" is no whole number from 0 to {}", text,
                        std::numeric_limits<T>::max());
   });

@@ -14,6 +14,7 @@
 #include "needle/command.h"
 #include "needle/training_output.h"
 #include "text/tokenizer.h"
+#include "train/state.h"
 #include "train/trainer.h"
 
 namespace needle::cli {
@@ -43,18 +44,14 @@ class Printer final : public TrainObserver {
   TrainingOutput output_;
 };
 
-Error In(const std::string& file, const Error& error) {
-  return Error(error.code(), fmt::format("{}: {}", file, error.message()));
-}
-
 Result<Checkpoint> StartingPoint(const PretrainArgs& args, const Tokenizer& tokenizer) {
   if (!args.base.empty()) return LoadCheckpoint(args.base);
   NEEDLE_ASSIGN(const std::string text, ReadTextFile(args.config));
   const Result<json::Value> json = json::Parse(text);
-  if (!json.ok()) return In(args.config, json.error());
+  if (!json.ok()) return json.error().In(args.config);
   NEEDLE_ASSIGN(ModelConfig config, ConfigFromJson(*json, args.config));
   config.vocab_size = static_cast<int>(tokenizer.size());
-  if (const Status valid = config.Validate(); !valid.ok()) return In(args.config, valid.error());
+  if (const Status valid = config.Validate(); !valid.ok()) return valid.error().In(args.config);
   Checkpoint model = RandomCheckpoint(config, args.seed, DType::kF32);
   if (args.copy_head) NEEDLE_TRY(PlantCopyHead(model, args.seed));
   return model;
@@ -139,7 +136,7 @@ Status Run(const PretrainArgs& args) {
   options.shuffle_group = args.group;
   options.max_steps = args.steps;
   options.adamw = backend_options.adamw;
-  options.state_path = args.out + ".state";
+  options.state_path = StatePathOf(args.out);
   options.resume = args.resume;
   options.base = &model;
   options.settings = fmt::format("{} {}", args.b2, args.weight_decay);

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/native_path.h"
+#include "train/state.h"
 
 namespace needle::cli {
 
@@ -46,7 +47,8 @@ Status CutLog(const std::string& log, int64_t last_step) {
 }  // namespace
 
 std::vector<std::string> TrainingFiles(const std::string& out) {
-  return {out, out + ".state", out + ".state.old"};
+  const std::string state = StatePathOf(out);
+  return {out, state, SetAsidePathOf(state)};
 }
 
 void TrainingOutput::Open(const std::string& log, bool resumed, int64_t first_step) {

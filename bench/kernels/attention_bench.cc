@@ -6,6 +6,7 @@ namespace needle::bench {
 namespace {
 
 constexpr size_t kGroup = 2, kE = 64, kWidth = 1536;
+constexpr size_t kGradWidth = 512;  // of a row of key and value gradients, all heads
 
 /// The last m rows of a chain of n; q, k, v side by side in rows of kWidth.
 struct Chain {
@@ -68,13 +69,15 @@ void Backward(benchmark::State& state, const Kernels& k, size_t m, size_t n) {
   const Chain c(k, m, n);
   const size_t width = kGroup * kE;
   std::vector<float> scratch(k.attention_scratch(m, c.block.columns, kGroup, kE));
-  std::vector<float> o(m * width), lse(m * kGroup), dq(m * width), dk(n * 512), dv(n * 512);
+  std::vector<float> o(m * width), lse(m * kGroup), dq(m * width), dk(n * kGradWidth),
+      dv(n * kGradWidth);
   const auto d_o = Normal(m * width, 2);
   k.attention_forward(c.block, o.data(), width, lse.data(), scratch.data());
   for (auto _ : state) {
-    k.attention_backward(c.block, o.data(), width, lse.data(),
-                         {d_o.data(), width, dq.data(), width, dk.data(), 512, dv.data(), 512},
-                         scratch.data());
+    k.attention_backward(
+        c.block, o.data(), width, lse.data(),
+        {d_o.data(), width, dq.data(), width, dk.data(), kGradWidth, dv.data(), kGradWidth},
+        scratch.data());
     benchmark::ClobberMemory();
   }
   CountFlops(state, 5 * c.Flops());

@@ -131,7 +131,7 @@ Result<AdaptedModel> Adapt(const BaseModel& base, const std::string& lora) {
   }
   NEEDLE_ASSIGN(out.adapter.emplace(), LoadAdapter(lora));
   Result<Checkpoint> merged = Merge(base.impl().checkpoint, *out.adapter);
-  if (!merged) return Error(merged.error().code(), StrCat(lora, ": ", merged.error().message()));
+  if (!merged) return merged.error().In(lora);
   out.merged = std::move(merged).value();
   return out;
 }

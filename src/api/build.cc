@@ -17,8 +17,7 @@ std::string SchemeOf(const BitMap& bits) {
 /// `where` the text stands, for the error.
 Result<ArchiveBits> Parsed(const std::string& text, bool from_adapter, const char* where) {
   const Result<BitMap> bits = BitMap::Parse(text);
-  if (!bits.ok())
-    return Error(bits.error().code(), StrCat(where, " ", text, ": ", bits.error().message()));
+  if (!bits.ok()) return bits.error().In(StrCat(where, " ", text));
   return ArchiveBits{*bits, SchemeOf(*bits), from_adapter};
 }
 
@@ -69,8 +68,7 @@ Result<BuildReport> Build(const BaseModel& base, const BuildOptions& options) {
   report.path = options.out.empty() ? Stem(BaseName(base.name())) + ".cact" : options.out;
   const Result<std::vector<uint8_t>> encoded =
       EncodeCact(model.merged, bits.bits, base.impl().tokenizer.ToBlob());
-  if (!encoded.ok())
-    return Error(encoded.error().code(), StrCat(report.path, ": ", encoded.error().message()));
+  if (!encoded.ok()) return encoded.error().In(report.path);
   const std::vector<uint8_t>& bytes = *encoded;
   NEEDLE_ASSIGN(const CactModel archive, CactModel::FromBytes(bytes, report.path));
   if (!options.bits.empty()) NEEDLE_TRY(CheckNames(bits.bits, archive));

@@ -13,6 +13,7 @@
 #include "data/jsonl.h"
 #include "format/adapter.h"
 #include "format/sniff.h"
+#include "train/state.h"
 #include "train/trainer.h"
 
 namespace needle {
@@ -136,8 +137,6 @@ class Relay final : public TrainObserver {
   FinetuneStart start_;
 };
 
-std::string StateFileOf(const std::string& out) { return out + ".state"; }
-
 constexpr size_t kMostExamples = 1 << 20;  // of one update
 
 /// A rank above the width of every adapted matrix says nothing more than that width.
@@ -175,7 +174,7 @@ Status CheckOptions(const FinetuneOptions& o) {
   if (o.out.empty()) return bad("the adapter has no name; give --out FILE");
   NEEDLE_TRY(CheckCanWrite(o.out));
   NEEDLE_TRY(WriteFormatOf(o.out));
-  return CheckCanWrite(StateFileOf(o.out));
+  return CheckCanWrite(StatePathOf(o.out));
 }
 
 class FinetuneRun {
@@ -282,7 +281,7 @@ class FinetuneRun {
     train.seed = o_.seed;
     train.packing = PackingOf(o_.packing);
     train.padded_length = LengthBucket(longest, o_.max_len);
-    train.state_path = StateFileOf(o_.out);
+    train.state_path = StatePathOf(o_.out);
     train.resume = o_.resume;
     train.base = &base_.checkpoint;
     train.settings = StrCat(quantisation.scheme, " ", o_.lora_rank, " ", o_.lora_alpha);

@@ -92,9 +92,7 @@ std::vector<std::string> MergedEnvironment(const ChildOptions& options) {
   std::vector<std::string> lines;
   const auto replaced = [&](const std::string& line) {
     for (const auto& [name, value] : options.environment)
-      if (line.compare(0, name.size(), name) == 0 && line.size() > name.size() &&
-          line[name.size()] == '=')
-        return true;
+      if (line.starts_with(StrCat(name, "="))) return true;
     return false;
   };
   for (char** entry = EnvironmentBlock(); *entry != nullptr; ++entry)

@@ -27,6 +27,8 @@ class [[nodiscard]] Error {
   Error(Code code, std::string message) : code_(code), message_(std::move(message)) {}
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
+  /// The same error, with where it happened before it: "FILE: what was found ...".
+  Error In(const std::string& where) const { return {code_, where + ": " + message_}; }
 
  private:
   Code code_;

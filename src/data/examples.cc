@@ -60,9 +60,7 @@ Result<EncodedData> EncodeExamples(std::span<const DataExample> examples,
   EncodedData out;
   for (const DataExample& data : examples) {
     Result<Encoded> encoded = Encode(data, tokenizer, options.prompt_weight);
-    if (!encoded.ok())
-      return Error(encoded.error().code(),
-                   StrCat(name, ":", data.line, ": ", encoded.error().message()));
+    if (!encoded.ok()) return encoded.error().In(StrCat(name, ":", data.line));
     EncodedExample& e = encoded->example;
     const size_t tokens = e.ids.size();
     const bool too_long = tokens > options.max_len;

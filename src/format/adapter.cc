@@ -1,12 +1,12 @@
 #include "format/adapter.h"
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/file.h"
+#include "base/parse_integer.h"
 #include "base/str_cat.h"
 #include "format/pickle.h"
 #include "format/safetensors.h"
@@ -38,13 +38,12 @@ Error TooLarge(const char* key, uint64_t most, const std::string& origin) {
   return Corrupt(origin, StrCat("\"", key, "\" is too large; at most ", most, " is read"));
 }
 
-/// Decimal digits as a number that fits.
-std::optional<uint64_t> Unsigned(std::string_view digits) {
-  uint64_t value = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto parsed = std::from_chars(digits.data(), end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
+/// A seed from the number that a file holds: `small`, or its digits where it is too large for that.
+/// One above 2^63 was once written as the negative number of the same bits.
+Status SeedFrom(std::optional<int64_t> small, std::string_view digits, const std::string& origin,
+                std::optional<uint64_t>& out) {
+  out = small ? static_cast<uint64_t>(*small) : ParseInteger<uint64_t>(digits);
+  return out ? Status() : Status(TooLarge("seed", std::numeric_limits<uint64_t>::max(), origin));
 }
 
 Status CheckPair(const std::string& path, const LoraPair& pair, const std::string& origin) {
@@ -113,15 +112,12 @@ class PickleFields {
       return TooLarge(key, std::numeric_limits<int>::max(), origin_);
     return out ? Status() : Status(Wrong(key, *value, "a whole number"));
   }
-  Status Read(const char* key, std::optional<uint64_t>& out) const {
-    const Value* const value = Find(key);
+  Status ReadSeed(std::optional<uint64_t>& out) const {
+    const Value* const value = Find("seed");
     if (!value) return {};
-    // A seed above 2^63 was once written as the negative number of the same bits.
-    if (const auto small = value->AsInt()) out = static_cast<uint64_t>(*small);
-    if (out) return {};
-    if (!value->is(Kind::kInt)) return Wrong(key, *value, "a whole number");
-    out = Unsigned(value->text());
-    return out ? Status() : Status(TooLarge(key, std::numeric_limits<uint64_t>::max(), origin_));
+    const std::optional<int64_t> small = value->AsInt();
+    if (!small && !value->is(Kind::kInt)) return Wrong("seed", *value, "a whole number");
+    return SeedFrom(small, value->text(), origin_, out);
   }
   Status Read(const char* key, std::optional<double>& out) const {
     const Value* const value = Find(key);
@@ -171,7 +167,7 @@ Result<Adapter> FromPickleBytes(std::span<const uint8_t> bytes, const std::strin
   NEEDLE_TRY(root.Read("rank", fields.rank));
   NEEDLE_TRY(root.Read("qat_bits", fields.qat_bits));
   NEEDLE_TRY(root.Read("qat_bits_map", out.qat_bits_map));
-  NEEDLE_TRY(root.Read("seed", fields.seed));
+  NEEDLE_TRY(root.ReadSeed(fields.seed));
   return Assemble(std::move(out), fields, origin);
 }
 
@@ -205,10 +201,7 @@ Status ReadSeed(const SafeTensors& file, const std::string& origin, std::optiona
   NEEDLE_ASSIGN(const json::Value value, NumberOf(file, "seed", origin));
   if (value.is_null()) return {};
   if (!value.is_int()) return NotWhole("seed", origin);
-  // A seed above 2^63 was once written as the negative number of the same bits.
-  if (const auto small = value.as_int64()) out = static_cast<uint64_t>(*small);
-  if (!out) out = Unsigned(json::Dump(value));
-  return out ? Status() : Status(TooLarge("seed", std::numeric_limits<uint64_t>::max(), origin));
+  return SeedFrom(value.as_int64(), json::Dump(value), origin, out);
 }
 
 Result<Adapter> FromSafeTensorsBytes(std::span<const uint8_t> bytes, const std::string& origin) {

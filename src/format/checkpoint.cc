@@ -1,12 +1,12 @@
 #include "format/checkpoint.h"
 
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "base/file.h"
+#include "base/parse_integer.h"
 #include "base/str_cat.h"
 #include "format/config_fields.h"
 #include "format/pickle.h"
@@ -153,12 +153,7 @@ Result<Checkpoint> FromSafeTensorsBytes(std::span<const uint8_t> bytes, const st
   };
   const auto number = [&](const char* key) -> std::optional<int64_t> {
     const std::string* digits = text(key);
-    int64_t value = 0;
-    if (!digits) return std::nullopt;
-    const char* const end = digits->data() + digits->size();
-    const auto parsed = std::from_chars(digits->data(), end, value);
-    if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-    return value;
+    return digits ? ParseInteger<int64_t>(*digits) : std::nullopt;
   };
   NEEDLE_TRY(NotAnAdapter(text("config") != nullptr, text("scale") != nullptr, origin));
   NEEDLE_TRY(CheckVersion(number("format_version"), origin));

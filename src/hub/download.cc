@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include "base/file.h"
 #include "base/link.h"
 #include "base/native_path.h"
+#include "base/parse_integer.h"
 #include "base/str_cat.h"
 #include "hub/checksum.h"
 #include "hub/failure.h"
@@ -41,13 +41,6 @@ struct CloseFile {
 };
 using FilePtr = std::unique_ptr<std::FILE, CloseFile>;
 
-std::optional<uint64_t> ParseSize(std::string_view text) {
-  uint64_t size = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return size;
-}
-
 /// "bytes 100-199/200" -> {100, 200}; a total of "*" is nullopt.
 struct ContentRange {
   uint64_t begin = 0;
@@ -59,9 +52,9 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   const size_t dash = text.find('-'), slash = text.find('/');
   if (dash == std::string_view::npos || slash == std::string_view::npos || slash < dash)
     return std::nullopt;
-  const std::optional<uint64_t> begin = ParseSize(text.substr(0, dash));
+  const std::optional<uint64_t> begin = ParseInteger<uint64_t>(text.substr(0, dash));
   if (!begin) return std::nullopt;
-  return ContentRange{.begin = *begin, .total = ParseSize(text.substr(slash + 1))};
+  return ContentRange{.begin = *begin, .total = ParseInteger<uint64_t>(text.substr(slash + 1))};
 }
 
 /// W/"abc" -> abc
@@ -384,13 +377,13 @@ MaybeFailure Fetch::AskForMetadata() {
 Step Fetch::OnMetadata(const HttpReply& reply) {
   if (name_.commit.empty()) name_.commit = reply.Header("x-repo-commit");
   if (name_.etag.empty()) name_.etag = WithoutQuotes(reply.Header("x-linked-etag"));
-  if (!size_) size_ = ParseSize(reply.Header("x-linked-size"));
+  if (!size_) size_ = ParseInteger<uint64_t>(reply.Header("x-linked-size"));
   if (!name_.commit.empty() && !name_.etag.empty() && reply.status < 400) return Step::kDone;
   if (IsRedirect(reply.status)) return Step::kFollow;
   if (reply.status != 200)
     return Fail(FailureOfStatus(file_, options_, current_, SameOrigin(hub_, current_), reply));
   if (name_.etag.empty()) name_.etag = WithoutQuotes(reply.Header("etag"));
-  if (!size_) size_ = ParseSize(reply.Header("content-length"));
+  if (!size_) size_ = ParseInteger<uint64_t>(reply.Header("content-length"));
   return Step::kDone;
 }
 
@@ -432,7 +425,7 @@ Step Fetch::OnFileReply(const HttpReply& reply, uint64_t asked_from) {
   }
   if (reply.status != 200)
     return Fail(FailureOfStatus(file_, options_, current_, SameOrigin(hub_, current_), reply));
-  const std::optional<uint64_t> length = ParseSize(reply.Header("content-length"));
+  const std::optional<uint64_t> length = ParseInteger<uint64_t>(reply.Header("content-length"));
   if (length && size_ && *length != *size_)
     return Fail(GiveUp(Code::kCorruptFile,
                        StrCat(What(), ": the hub announced ", *size_, " bytes, but ",

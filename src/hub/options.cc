@@ -1,6 +1,5 @@
 #include "hub/options.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <string_view>
@@ -8,6 +7,7 @@
 #include "base/ascii.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/parse_integer.h"
 
 namespace needle {
 namespace {
@@ -76,9 +76,8 @@ std::string Endpoint(const Environment& get, const std::string& otherwise) {
 
 double Seconds(const Environment& get, const char* name, double otherwise) {
   const std::string text = FirstOf(get, {name});
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value > 0 ? value : otherwise;
+  const std::optional<int> value = ParseInteger<int>(text);
+  return value && *value > 0 ? *value : otherwise;
 }
 
 }  // namespace

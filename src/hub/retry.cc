@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
+
+#include "base/parse_integer.h"
 
 namespace needle {
 namespace {
 
 std::optional<int> Digits(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int> value = ParseInteger<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 std::optional<unsigned> Month(std::string_view name) {

@@ -1,11 +1,11 @@
 #include "hub/url.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <optional>
 
 #include "base/ascii.h"
+#include "base/parse_integer.h"
 #include "base/str_cat.h"
 
 namespace needle {
@@ -23,11 +23,8 @@ bool IsPlain(std::string_view text) {
 int DefaultPort(std::string_view scheme) { return scheme == "https" ? 443 : 80; }
 
 std::optional<int> ParsePort(std::string_view text) {
-  int port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (port < 1 || port > 65535) return std::nullopt;
-  return port;
+  const std::optional<int> port = ParseInteger<int>(text);
+  return port && *port >= 1 && *port <= 65535 ? port : std::nullopt;
 }
 
 struct HostPort {

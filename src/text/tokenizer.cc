@@ -261,7 +261,7 @@ Result<Tokenizer> Tokenizer::FromModelProto(std::span<const uint8_t> bytes,
                                             const std::string& origin) {
   NEEDLE_ASSIGN(std::vector<Piece> pieces, ReadModelProto(bytes, origin));
   Result<Tokenizer> made = FromPieces(std::move(pieces));
-  if (!made.ok()) return Error(made.error().code(), StrCat(origin, ": ", made.error().message()));
+  if (!made.ok()) return made.error().In(origin);
   return made;
 }
 

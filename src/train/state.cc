@@ -1,13 +1,10 @@
 #include "train/state.h"
 
-#include <algorithm>
 #include <bit>
-#include <charconv>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/file.h"
+#include "base/parse_integer.h"
 #include "base/str_cat.h"
 #include "format/config_fields.h"
 #include "format/safetensors.h"
@@ -41,25 +38,10 @@ std::string TextOf(const SafeTensors& file, const char* key) {
   return found == file.metadata.end() ? std::string() : found->second;
 }
 
-std::optional<uint64_t> CountOf(const SafeTensors& file, const char* key) {
-  const std::string text = TextOf(file, key);
-  uint64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, count);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return count;
-}
-
 /// The updates done; nothing when the file does not say.
 std::optional<int64_t> StepOf(const SafeTensors& file) {
-  const std::optional<uint64_t> step = CountOf(file, "step");
-  if (!step || *step > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    return std::nullopt;
-  return static_cast<int64_t>(*step);
-}
-
-bool AllFinite(const std::vector<float>& values) {
-  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+  const auto step = ParseInteger<int64_t>(TextOf(file, "step"));
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 Error NotAState(const std::string& path, const std::string& what) {
@@ -74,12 +56,12 @@ Status SaveTrainState(const std::string& path, const SavedRun& run) {
   SafeTensors file;
   for (const Part& part : kParts)
     for (const auto& [name, values] : run.state.*part.values) {
-      if (!AllFinite(values))
+      Tensor tensor = Tensor::FromFloats({static_cast<int64_t>(values.size())}, values);
+      if (!AllFinite(tensor))
         return Error(Code::kInternal,
                      StrCat(path, ": not written, because ", part.prefix, name,
                             " holds a value that is not a finite number; try a smaller --lr"));
-      file.tensors[part.prefix + name] =
-          Tensor::FromFloats({static_cast<int64_t>(values.size())}, values);
+      file.tensors[part.prefix + name] = std::move(tensor);
     }
   file.metadata = {{"kind", kKind},
                    {"step", std::to_string(run.step)},
@@ -100,7 +82,7 @@ Result<SavedRun> LoadTrainState(const std::string& path) {
   const std::optional<int64_t> step = StepOf(file);
   run.base = TextOf(file, "base");
   run.fingerprint = TextOf(file, "fingerprint");
-  const std::optional<uint64_t> loss = CountOf(file, "loss_bits");
+  const std::optional<uint64_t> loss = ParseInteger<uint64_t>(TextOf(file, "loss_bits"));
   const std::string kind = TextOf(file, "kind");
   if (kind != kKind && kind.rfind(kAnyKind, 0) == 0)
     return NotAState(path, "a training state of another version of this program");

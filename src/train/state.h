@@ -16,6 +16,10 @@
 
 namespace needle {
 
+/// Where a run with this output keeps its state, and where a state is set aside for a new run.
+inline std::string StatePathOf(const std::string& out) { return out + ".state"; }
+inline std::string SetAsidePathOf(const std::string& state_path) { return state_path + ".old"; }
+
 struct SavedRun {
   TrainState state;
   int64_t step = 0;      // updates done

@@ -236,7 +236,7 @@ class Run {
 
   Status SetStoppedRunAside() {
     if (o_.state_path.empty()) return {};
-    const std::string old = o_.state_path + ".old";
+    const std::string old = SetAsidePathOf(o_.state_path);
     NEEDLE_ASSIGN(const std::optional<int64_t> step, StepOfSavedRun(o_.state_path));
     if (!step) return {};
     NEEDLE_ASSIGN(const std::optional<int64_t> older, StepOfSavedRun(old));

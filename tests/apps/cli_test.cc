@@ -16,11 +16,6 @@ const std::vector<Arguments> kCommands = {
     {"init"},    {"finetune"}, {"build"},         {"eval"},     {"run"},     {"verify"},
     {"inspect"}, {"download"}, {"data", "check"}, {"pretrain"}, {"devices"}, {"doctor"}};
 
-Arguments With(Arguments arguments, const Arguments& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
 /// The labels of upstream's lines, in order.
 std::vector<std::string> Labels(const std::string& text) {
   std::vector<std::string> labels;
@@ -152,12 +147,7 @@ TEST(Finetune, StopsWhenAskedAndGoesOnToTheSameAdapter) {
   const std::string whole = Contents(w.File("a.pkl"));
   ASSERT_EQ(unlink(w.File("a.pkl").c_str()), 0);
 
-  unlink(w.File("steps.jsonl").c_str());
-  Running run(w.folder(), arguments);
-  while (!run.Ended() && Contents(w.File("steps.jsonl")).find("\"step\":2,") == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  run.Kill(SIGINT);
-  const Finished stopped = run.Wait();
+  const Finished stopped = w.StopAfter(arguments, 2);
   if (stopped.status == 0) GTEST_SKIP() << "the run ended before the signal arrived";
   EXPECT_EQ(stopped.status, 1);
   EXPECT_NE(stopped.out.find("--resume"), std::string::npos) << stopped.out;

@@ -47,10 +47,7 @@ TEST(Hostile, NumbersThatMakeNoSenseAreRefusedWithASentence) {
                                                       {"--lm-weight", "-1"},
                                                       {"--steps", "-5"},
                                                       {"--lr", "nan"}}) {
-    Arguments a = {"pretrain",     "data.jsonl", "--tokenizer", "tokenizer.model",
-                   "--checkpoint", "base.pkl",   "--out",       "p.pkl"};
-    a.insert(a.end(), more.begin(), more.end());
-    EXPECT_EQ(w.Needle(a).status, 2) << more[0] << " " << more[1];
+    EXPECT_EQ(w.Needle(Workplace::Pretrain(more)).status, 2) << more[0] << " " << more[1];
     EXPECT_FALSE(Exists(w.File("p.pkl"))) << more[0];
   }
 }
@@ -204,16 +201,9 @@ TEST(Hostile, AStoppedRunGoesOnWithItsOwnSettingsAndWholeStateOnly) {
   const Workplace w;
   Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl"});
   *(std::find(arguments.begin(), arguments.end(), "--epochs") + 1) = "2000";
-  Running run(w.folder(), arguments);
-  while (!run.Ended() && Contents(w.File("steps.jsonl")).find("\"step\":2,") == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  run.Kill(SIGINT);
-  ASSERT_EQ(run.Wait().status, 1);
+  ASSERT_EQ(w.StopAfter(arguments, 2).status, 1);
   const auto resumed = [&](const Arguments& more) {
-    Arguments a = arguments;
-    a.push_back("--resume");
-    a.insert(a.end(), more.begin(), more.end());
-    return w.Needle(a);
+    return w.Needle(With(With(arguments, {"--resume"}), more));
   };
   for (const Arguments& more :
        std::vector<Arguments>{{"--qat-bits", "none"}, {"--lora-alpha", "5"}, {"--seed", "8"}}) {

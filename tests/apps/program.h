@@ -109,6 +109,11 @@ inline Finished Run(const std::string& folder, const Arguments& arguments,
   return Running(folder, arguments, variables).Wait();
 }
 
+inline Arguments With(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
 /// A folder with a tiny base, its tokenizer and a data file.
 class Workplace {
  public:
@@ -138,11 +143,28 @@ class Workplace {
   }
   /// Arguments of a short fine-tuning run.
   static Arguments Finetune(const Arguments& more = {}) {
-    Arguments a = {"finetune",    "data.jsonl", "--checkpoint", "base.pkl", "--out",     "a.pkl",
-                   "--epochs",    "2",          "--batch-size", "4",        "--lr",      "5e-3",
-                   "--lora-rank", "4",          "--lora-alpha", "8",        "--threads", "1"};
-    a.insert(a.end(), more.begin(), more.end());
-    return a;
+    return With({"finetune", "data.jsonl", "--checkpoint", "base.pkl", "--out", "a.pkl", "--epochs",
+                 "2", "--batch-size", "4", "--lr", "5e-3", "--lora-rank", "4", "--lora-alpha", "8",
+                 "--threads", "1"},
+                more);
+  }
+  /// And of training all parameters.
+  static Arguments Pretrain(const Arguments& more = {}) {
+    return With(
+        {"pretrain", "data.jsonl", "--tokenizer", "tokenizer.model", "--checkpoint", "base.pkl",
+         "--out", "p.pkl", "--batch-size", "4", "--group", "1", "--threads", "1"},
+        more);
+  }
+  /// Starts a run with --log steps.jsonl and interrupts it once the log holds `step`. Its status is
+  /// 0 when it ended before the signal arrived.
+  Finished StopAfter(const Arguments& arguments, int step) const {
+    const std::string line = "\"step\":" + std::to_string(step) + ",";
+    unlink(File("steps.jsonl").c_str());
+    Running run(folder(), arguments);
+    while (!run.Ended() && Contents(File("steps.jsonl")).find(line) == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    run.Kill(SIGINT);
+    return run.Wait();
   }
 
  private:

@@ -12,28 +12,6 @@
 namespace needle::test {
 namespace {
 
-Arguments Pretrain(const Arguments& more = {}) {
-  Arguments a = {"pretrain",     "data.jsonl", "--tokenizer", "tokenizer.model",
-                 "--checkpoint", "base.pkl",   "--out",       "p.pkl",
-                 "--batch-size", "4",          "--group",     "1",
-                 "--threads",    "1"};
-  a.insert(a.end(), more.begin(), more.end());
-  return a;
-}
-
-/// Starts a run and asks it to stop once its log holds `step`. True when it did not end before.
-bool StopAfter(const Workplace& w, const Arguments& arguments, int step, int signal,
-               Finished* finished) {
-  const std::string line = "\"step\":" + std::to_string(step) + ",";
-  unlink(w.File("steps.jsonl").c_str());
-  Running run(w.folder(), arguments);
-  while (!run.Ended() && Contents(w.File("steps.jsonl")).find(line) == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  run.Kill(signal);
-  *finished = run.Wait();
-  return finished->status != 0;
-}
-
 /// The lines of a log without their seconds: "step 3", "epoch 1".
 std::vector<std::string> LinesOf(const std::string& log) {
   std::vector<std::string> lines;
@@ -61,12 +39,8 @@ void ExpectRefused(const Workplace& w, const Arguments& arguments, const std::st
 TEST(TrainingOutputs, ThatCannotBeWrittenStopBeforeTheWork) {
   const Workplace w;
   ASSERT_EQ(mkdir(w.File("folder").c_str(), 0700), 0);
-  for (const auto& command : {Workplace::Finetune(), Pretrain()}) {
-    const auto with_out = [&](const std::string& out) {
-      Arguments a = command;
-      a.insert(a.end(), {"--out", out});
-      return a;
-    };
+  for (const auto& command : {Workplace::Finetune(), Workplace::Pretrain()}) {
+    const auto with_out = [&](const std::string& out) { return With(command, {"--out", out}); };
     ExpectRefused(w, with_out("folder"), "folder");
     ExpectRefused(w, with_out("data.jsonl/a.pkl"), "data.jsonl");
     ExpectRefused(w, with_out("a.txt"), "a.txt");
@@ -91,7 +65,7 @@ TEST(TrainingOutputs, NeverMeanOneFileOrAnInput) {
     ExpectRefused(w, Workplace::Finetune(more), "another name");
   for (const Arguments& more : std::vector<Arguments>{
            {"--log", "p.pkl"}, {"--log", "p.pkl.state"}, {"--out", "d.pkl"}, {"--log", "base.pkl"}})
-    ExpectRefused(w, Pretrain(more), "another name");
+    ExpectRefused(w, Workplace::Pretrain(more), "another name");
   EXPECT_EQ(Contents(w.File("data.jsonl")), data);
   EXPECT_EQ(Contents(w.File("d.pkl.state")), data);
   EXPECT_FALSE(Exists(w.File("L")));
@@ -102,11 +76,9 @@ TEST(TrainingOutputs, AFileThatIsNoStateStaysAsItIs) {
   const Workplace w;
   Write(w.File("a.pkl.state"), "my notes");
   Write(w.File("p.pkl.state"), "my notes");
-  for (const Arguments& command : {Workplace::Finetune(), Pretrain()}) {
+  for (const Arguments& command : {Workplace::Finetune(), Workplace::Pretrain()}) {
     ExpectRefused(w, command, ".state");
-    Arguments resumed = command;
-    resumed.push_back("--resume");
-    EXPECT_EQ(w.Needle(resumed).status, 2);
+    EXPECT_EQ(w.Needle(With(command, {"--resume"})).status, 2);
   }
   EXPECT_EQ(Contents(w.File("a.pkl.state")), "my notes");
   EXPECT_EQ(Contents(w.File("p.pkl.state")), "my notes");
@@ -114,16 +86,14 @@ TEST(TrainingOutputs, AFileThatIsNoStateStaysAsItIs) {
 
 TEST(TrainingStops, PretrainExitsWith1AndGoesOn) {
   const Workplace w;
-  const Arguments arguments = Pretrain({"--log", "steps.jsonl", "--epochs", "40"});
-  Finished stopped;
-  if (!StopAfter(w, arguments, 2, SIGINT, &stopped)) GTEST_SKIP() << "it ended before the signal";
+  const Arguments arguments = Workplace::Pretrain({"--log", "steps.jsonl", "--epochs", "40"});
+  const Finished stopped = w.StopAfter(arguments, 2);
+  if (stopped.status == 0) GTEST_SKIP() << "it ended before the signal";
   EXPECT_EQ(stopped.status, 1) << stopped.err;
   EXPECT_NE(stopped.out.find("--resume"), std::string::npos) << stopped.out;
   EXPECT_TRUE(Exists(w.File("p.pkl.state")));
   EXPECT_FALSE(Exists(w.File("p.pkl")));
-  Arguments resumed = arguments;
-  resumed.push_back("--resume");
-  EXPECT_EQ(w.Needle(resumed).status, 0);
+  EXPECT_EQ(w.Needle(With(arguments, {"--resume"})).status, 0);
   EXPECT_TRUE(Exists(w.File("p.pkl")));
   EXPECT_FALSE(Exists(w.File("p.pkl.state")));
 }
@@ -135,18 +105,15 @@ TEST(TrainingStops, AnotherBaseIsNoBaseToGoOnWith) {
   first.Put(0, first.At(0) + 1);
   ASSERT_TRUE(SaveCheckpoint(w.File("other.pkl"), other).ok());
   const Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl", "--epochs", "40"});
-  Finished stopped;
-  if (!StopAfter(w, arguments, 1, SIGINT, &stopped)) GTEST_SKIP() << "it ended before the signal";
-  Arguments resumed = arguments;
-  resumed.insert(resumed.end(), {"--resume", "--checkpoint", "other.pkl"});
-  ExpectRefused(w, resumed, "another base");
+  if (w.StopAfter(arguments, 1).status == 0) GTEST_SKIP() << "it ended before the signal";
+  ExpectRefused(w, With(arguments, {"--resume", "--checkpoint", "other.pkl"}), "another base");
 }
 
 TEST(TrainingStops, ANewRunKeepsTheStoppedOneAndSaysWhere) {
   const Workplace w;
   const Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl", "--epochs", "40"});
-  Finished stopped;
-  if (!StopAfter(w, arguments, 2, SIGINT, &stopped)) GTEST_SKIP() << "it ended before the signal";
+  const Finished stopped = w.StopAfter(arguments, 2);
+  if (stopped.status == 0) GTEST_SKIP() << "it ended before the signal";
   const std::string state = Contents(w.File("a.pkl.state"));
   const Finished anew = w.Needle(Workplace::Finetune());
   EXPECT_EQ(anew.status, 0) << anew.err;
@@ -162,8 +129,7 @@ TEST(TrainingLog, HoldsEachStepAndEpochOnceAfterAnyStop) {
   ASSERT_EQ(w.Needle(arguments).status, 0);
   const std::vector<std::string> whole = LinesOf(Contents(w.File("steps.jsonl")));
   EXPECT_EQ(whole.size(), 160u) << "three steps an epoch, and its own line";
-  Finished stopped;
-  if (!StopAfter(w, arguments, 3, SIGINT, &stopped)) GTEST_SKIP() << "it ended before the signal";
+  if (w.StopAfter(arguments, 3).status == 0) GTEST_SKIP() << "it ended before the signal";
   const Result<SavedRun> state = LoadTrainState(w.File("a.pkl.state"));
   ASSERT_TRUE(state.ok()) << state.error().message();
   // As after a crash: steps that the state knows nothing of, the last of them cut short.
@@ -171,9 +137,7 @@ TEST(TrainingLog, HoldsEachStepAndEpochOnceAfterAnyStop) {
   for (int64_t step = state->step + 1; step <= state->step + 3; ++step)
     log += "{\"step\":" + std::to_string(step) + ",\"epoch\":1,\"loss\":1.5}\n";
   Write(w.File("steps.jsonl"), log + "{\"epoch\":1,\"val_loss\":1.0}\n{\"step\":9,\"lo");
-  Arguments resumed = arguments;
-  resumed.push_back("--resume");
-  const Finished f = w.Needle(resumed);
+  const Finished f = w.Needle(With(arguments, {"--resume"}));
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(LinesOf(Contents(w.File("steps.jsonl"))), whole);
 }
@@ -193,14 +157,12 @@ TEST(TrainingNumbers, ARateBeyondReasonWritesNothingAndExitsWith1) {
   const Workplace w;
   for (const Arguments& more : std::vector<Arguments>{
            {}, {"--val-split", "0"}, {"--epochs", "1"}, {"--epochs", "1", "--batch-size", "16"}}) {
-    Arguments arguments = Workplace::Finetune({"--lr", "1e30"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Finished f = w.Needle(arguments);
+    const Finished f = w.Needle(With(Workplace::Finetune({"--lr", "1e30"}), more));
     EXPECT_EQ(f.status, 1) << f.out;
     EXPECT_NE(f.err.find("finite"), std::string::npos) << f.err;
     EXPECT_FALSE(Exists(w.File("a.pkl")));
   }
-  const Finished all = w.Needle(Pretrain({"--lr", "1e30", "--steps", "2"}));
+  const Finished all = w.Needle(Workplace::Pretrain({"--lr", "1e30", "--steps", "2"}));
   EXPECT_EQ(all.status, 1) << all.out;
   EXPECT_FALSE(Exists(w.File("p.pkl")));
 }

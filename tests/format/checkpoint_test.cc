@@ -272,7 +272,9 @@ TEST(Checkpoint, RefusesAnotherFormatVersion) {
   EXPECT_NE(ErrorOf(w.Finish()).find("format_version is 3"), std::string::npos);
 }
 
-TEST(Checkpoint, NamesTheConfigFieldOfAWrongType) {
+/// A checkpoint without parameters whose config holds one field; `write` writes its value.
+template <class Write>
+std::vector<uint8_t> WithField(const char* name, const Write& write) {
   pickle::Writer w;
   w.BeginDict();
   w.String("format_version");
@@ -282,31 +284,23 @@ TEST(Checkpoint, NamesTheConfigFieldOfAWrongType) {
   w.EndDict();
   w.String("config");
   w.BeginDict();
-  w.String("num_heads");
-  w.String("many");
+  w.String(name);
+  write(w);
   w.EndDict();
   w.EndDict();
-  const std::string error = ErrorOf(w.Finish());
+  return w.Finish();
+}
+
+TEST(Checkpoint, NamesTheConfigFieldOfAWrongType) {
+  const std::string error =
+      ErrorOf(WithField("num_heads", [](pickle::Writer& w) { w.String("many"); }));
   EXPECT_NE(error.find("\"num_heads\""), std::string::npos) << error;
   EXPECT_NE(error.find("byte"), std::string::npos) << error;
 }
 
 TEST(Checkpoint, SaysThatANumberOfTheConfigIsTooLarge) {
   for (const int64_t layers : {int64_t{1} << 31, -(int64_t{1} << 40)}) {
-    pickle::Writer w;
-    w.BeginDict();
-    w.String("format_version");
-    w.Int(2);
-    w.String("params");
-    w.BeginDict();
-    w.EndDict();
-    w.String("config");
-    w.BeginDict();
-    w.String("num_layers");
-    w.Int(layers);
-    w.EndDict();
-    w.EndDict();
-    EXPECT_NE(ErrorOf(w.Finish())
+    EXPECT_NE(ErrorOf(WithField("num_layers", [&](pickle::Writer& w) { w.Int(layers); }))
                   .find(layers > 0 ? "\"num_layers\" is too large; at most 2147483647"
                                    : "\"num_layers\" is too small; at least -2147483648"),
               std::string::npos);

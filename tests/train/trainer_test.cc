@@ -23,12 +23,20 @@ bool Same(const TrainState& a, const TrainState& b) {
 }
 
 TrainOptions Quick() {
-  TrainOptions o;
+  TrainOptions o = ReferenceRun();
   o.epochs = 2;
   o.batch_size = 4;
-  o.lr = 5e-3f;
-  o.seed = 3;
   return o;
+}
+
+/// Trains `base` and stops after that step; what the run reported.
+Recorder Stopped(const Checkpoint& base, const std::vector<EncodedExample>& examples,
+                 const TrainOptions& options, int64_t step) {
+  Recorder recorder;
+  recorder.stop_after = step;
+  const auto outcome = Train(*Cpu(base, SmallLora()), examples, {}, options, recorder);
+  EXPECT_TRUE(outcome.ok() && outcome->interrupted);
+  return recorder;
 }
 
 TEST(Training, AnInterruptedRunThatIsResumedEndsAtTheSameBits) {
@@ -73,9 +81,7 @@ TEST(Training, AStateOfAnotherRunIsRefusedAndChangesNothing) {
   const ScratchFolder folder;
   TrainOptions options = Quick();
   options.state_path = folder.File("state.safetensors");
-  Recorder recorder;
-  recorder.stop_after = 1;
-  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, recorder).ok());
+  Stopped(base, examples, options, 1);
   options.resume = true;
   for (const bool data : {true, false}) {
     TrainOptions other = options;
@@ -102,9 +108,7 @@ TEST(Training, AStateOfAnotherBaseIsRefused) {
   TrainOptions options = Quick();
   options.base = &base;
   options.state_path = folder.File("state.safetensors");
-  Recorder recorder;
-  recorder.stop_after = 1;
-  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, recorder).ok());
+  Stopped(base, examples, options, 1);
   options.resume = true;
   for (const Checkpoint* wrong : {&other, &wider}) {
     options.base = wrong;
@@ -128,10 +132,9 @@ TEST(Training, AnEpochThatAStopCutOffIsValidatedByTheResumedRun) {
   const ScratchFolder folder;
   TrainOptions options = Quick();
   options.state_path = folder.File("state.safetensors");
-  Recorder before, after;
-  before.stop_after = 3;  // the last of the first epoch
-  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, before).ok());
-  EXPECT_TRUE(before.epochs.empty());
+  // After the last step of the first epoch.
+  EXPECT_TRUE(Stopped(base, examples, options, 3).epochs.empty());
+  Recorder after;
   options.resume = true;
   ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, after).ok());
   ASSERT_EQ(after.epochs.size(), 2u);
@@ -148,12 +151,9 @@ TEST(Training, AStoppedRunThatIsNotResumedIsKeptUnderAnotherName) {
   const ScratchFolder folder;
   TrainOptions options = Quick();
   options.state_path = folder.File("state");
-  Recorder first, second, third;
-  first.stop_after = 4;
-  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, first).ok());
-  EXPECT_EQ(first.plan.set_aside, "");
-  second.stop_after = 2;
-  ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, second).ok());
+  EXPECT_EQ(Stopped(base, examples, options, 4).plan.set_aside, "");
+  const Recorder second = Stopped(base, examples, options, 2);
+  Recorder third;
   EXPECT_NE(second.plan.set_aside.find("after step 4"), std::string::npos);
   EXPECT_NE(second.plan.set_aside.find(options.state_path + ".old"), std::string::npos);
   EXPECT_EQ(LoadTrainState(options.state_path)->step, 2);
@@ -171,11 +171,7 @@ TEST(Training, AFileThatIsNoStateIsNeverWrittenOver) {
     const ScratchFolder folder;
     TrainOptions options = Quick();
     options.state_path = folder.File("state");
-    Recorder recorder;
-    recorder.stop_after = 1;
-    if (old) {
-      ASSERT_TRUE(Train(*Cpu(base, SmallLora()), examples, {}, options, recorder).ok());
-    }
+    if (old) Stopped(base, examples, options, 1);
     const std::string mine = options.state_path + (old ? ".old" : "");
     ASSERT_TRUE(WriteFileAtomically(mine, std::string_view("my notes")).ok());
     Recorder none;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 
 #include "base/ascii.h"
+#include "base/parse_integer.h"
 #include "base/str_cat.h"
 
 namespace needle::pjrt {
@@ -27,14 +27,6 @@ std::vector<std::string> Split(const std::string& list, char separator) {
     at = end + 1;
   }
   return parts;
-}
-
-template <class Number>
-std::optional<Number> Parsed(const std::string& text) {
-  Number value{};
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 /// As std::from_chars, which not every library has for float.
@@ -91,7 +83,7 @@ Status AddVisible(const Platform& p, const std::string& variable,
   if (list.empty() || list == "all") return {};
   std::vector<int64_t> ids;
   for (const std::string& part : Split(list, ',')) {
-    const std::optional<int64_t> id = Parsed<int64_t>(part);
+    const std::optional<int64_t> id = ParseInteger<int64_t>(part);
     if (!id || *id < 0) return BadVariable(variable, list, "\"all\" or numbers such as 0,1");
     ids.push_back(*id);
   }
@@ -111,7 +103,7 @@ Result<std::vector<NamedValue>> GpuOptions(Kind kind, const Platform& p) {
   if (!preallocate.empty()) options.push_back({"preallocate", !IsOff(preallocate)});
   const std::string collective = p.Env("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB");
   if (!collective.empty()) {
-    const std::optional<int64_t> mb = Parsed<int64_t>(collective);
+    const std::optional<int64_t> mb = ParseInteger<int64_t>(collective);
     if (!mb || *mb < 0)
       return BadVariable("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", collective, "a number of MB");
     options.push_back({"collective_memory_size", *mb << 20});
@@ -275,7 +267,7 @@ Result<Wish> ReadWish(const std::string& device, const Platform& p) {
   }
   const size_t colon = text.find(':');
   if (colon != std::string::npos) {
-    const std::optional<int> index = Parsed<int>(text.substr(colon + 1));
+    const std::optional<int> index = ParseInteger<int>(text.substr(colon + 1));
     if (!index || *index < 0 || colon == 0)
       return Error(Code::kInvalidArgument, StrCat(wish.from, "=", text,
                                                   ": wanted is a device's name, or a name and a "

@@ -179,8 +179,7 @@ Status Executable::CheckOutput(const Buffer& buffer, size_t output) const {
   const ArraySpec& wanted = outputs_[output];
   const Result<ArraySpec> got =
       DeviceSpecOf(*core_, static_cast<abi::Buffer*>(buffer.handle_), wanted.dtype);
-  if (!got.ok())
-    return Error(got.error().code(), StrCat("output ", output, ": ", got.error().message()));
+  if (!got.ok()) return got.error().In(StrCat("output ", output));
   if (*got == wanted) return {};
   return Error(Code::kInternal, StrCat("output ", output, " is ", Describe(*got), "; ",
                                        Describe(wanted), " was declared"));

@@ -106,7 +106,7 @@ class GroupWalk {
 
 Error Named(const Wish& wish, size_t name, const Error& error) {
   if (wish.names.empty()) return error;
-  return Error(error.code(), StrCat(wish.from, "=", wish.names[name], ": ", error.message()));
+  return error.In(StrCat(wish.from, "=", wish.names[name]));
 }
 
 Result<Picked> PickFrom(const Choice& choice, const Platform& platform, const OpenOptions& options,

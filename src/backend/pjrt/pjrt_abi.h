@@ -274,8 +274,8 @@ struct DeviceLocalHardwareIdArgs {
   Device* device;
   int local_hardware_id;  // out
 };
-struct DeviceMemoryStatsArgs {  // NOLINT(clang-analyzer-optin.performance.Padding): as the ABI has
-                                // it
+// The ABI fixes the order.  NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
+struct DeviceMemoryStatsArgs {
   size_t struct_size;
   Extension* extension;
   Device* device;
