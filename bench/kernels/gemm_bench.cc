@@ -3,12 +3,36 @@
 namespace needle::bench {
 namespace {
 
-void Gemm(benchmark::State& state, const Kernels& k, size_t M, size_t N, size_t K) {
+/// `matrices`: how many take turns, so that the panels come from further than the caches.
+void Gemm(benchmark::State& state, const Kernels& k, size_t M, size_t N, size_t K,
+          size_t matrices) {
   const auto a = Normal(M * K, 1), b = Normal(K * N, 2);
-  std::vector<float> panels(k.PackedSize(K, N)), c(M * N);
-  k.PackB(b.data(), N, 1, K, N, panels.data());
+  const size_t size = k.PackedSize(K, N);
+  Array<float> panels(size * matrices), c(M * N);
+  for (size_t i = 0; i < matrices; ++i) k.PackB(b.data(), N, 1, K, N, panels.data() + i * size);
+  size_t turn = 0;
   for (auto _ : state) {
-    k.gemm(M, N, K, a.data(), K, 1, panels.data(), c.data(), N, false);
+    k.gemm(M, N, K, a.data(), K, 1, panels.data() + turn++ % matrices * size, c.data(), N, false);
+    benchmark::ClobberMemory();
+  }
+  CountFlops(state, 2.0 * static_cast<double>(M * N * K));
+}
+
+void GemmInt24(benchmark::State& state, const Kernels& k, size_t M, size_t N, size_t K,
+               size_t matrices) {
+  const auto a = Normal(M * K, 1), columns = Normal(K * N, 2);
+  std::vector<int8_t> level(M * K);
+  std::vector<int32_t> sum(M);
+  std::vector<float> scale(M), c(M * N);
+  const size_t size = (N + 15) / 16 * Kernels::Int24PanelBytes(K);
+  Array<uint8_t> panels(size * matrices);
+  const Int8Rows x = {level.data(), K, scale.data(), sum.data()};
+  k.quantise_int8({a.data(), M, K}, 8, x);
+  for (size_t i = 0; i < matrices; ++i)
+    k.pack_int24(columns.data(), K, N, panels.data() + i * size, 0);
+  size_t turn = 0;
+  for (auto _ : state) {
+    k.gemm_int24(M, N, K, x, panels.data() + turn++ % matrices * size, c.data(), N);
     benchmark::ClobberMemory();
   }
   CountFlops(state, 2.0 * static_cast<double>(M * N * K));
@@ -38,16 +62,35 @@ void Pack(benchmark::State& state, const Kernels& k, bool by_rows) {
 }  // namespace
 
 void RegisterGemm() {
-  const size_t shapes[][3] = {{84, 1536, 512}, {84, 1600, 512}, {84, 512, 1536}, {84, 512, 512},
-                              {84, 8192, 512}, {84, 512, 8192}, {84, 24, 2048},  {84, 2048, 24},
-                              {84, 16, 512},   {84, 512, 16},   {84, 64, 512},   {1, 1536, 512},
-                              {4, 1536, 512}};
-  for (const auto& s : shapes)
+  struct Shape {
+    size_t M, N, K, matrices = 1;
+    std::string Name() const {
+      return std::to_string(M) + "x" + std::to_string(N) + "x" + std::to_string(K) +
+             (matrices > 1 ? "/streamed" : "");
+    }
+  };
+  constexpr size_t kLayers = 27;
+  const std::vector<Shape> shapes = {{84, 1536, 512},         {84, 1600, 512},
+                                     {84, 512, 1536},         {84, 512, 512},
+                                     {84, 8192, 512},         {84, 512, 8192},
+                                     {84, 24, 2048},          {84, 2048, 24},
+                                     {84, 16, 512},           {84, 512, 16},
+                                     {84, 64, 512},           {1, 1536, 512},
+                                     {4, 1536, 512},          {56, 1536, 512, kLayers},
+                                     {56, 512, 1536, kLayers}};
+  for (const Shape& s : shapes)
+    Register("gemm/" + s.Name(), [s](benchmark::State& state, const Kernels& k) {
+      Gemm(state, k, s.M, s.N, s.K, s.matrices);
+    });
+  const std::vector<Shape> quantised = {
+      {84, 1536, 512}, {84, 512, 512}, {56, 1536, 512, kLayers}, {1, 1536, 512}};
+  for (const Shape& s : quantised)
     Register(
-        "gemm/" + std::to_string(s[0]) + "x" + std::to_string(s[1]) + "x" + std::to_string(s[2]),
-        [s = std::vector<size_t>(s, s + 3)](benchmark::State& state, const Kernels& k) {
-          Gemm(state, k, s[0], s[1], s[2]);
-        });
+        "gemm_int24/" + s.Name(),
+        [s](benchmark::State& state, const Kernels& k) {
+          GemmInt24(state, k, s.M, s.N, s.K, s.matrices);
+        },
+        [](const Kernels& k) { return k.gemm_int24 != nullptr; });
   const size_t weights[][3] = {
       {512, 16, 84}, {512, 64, 84}, {512, 1536, 84}, {2048, 24, 84}, {512, 16, 512}};
   for (const auto& s : weights)

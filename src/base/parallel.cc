@@ -19,7 +19,7 @@
 namespace needle {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr auto kSpin = std::chrono::microseconds(500);
 constexpr size_t kCacheLine = 64;
 
 // Tells the processor that this is a waiting loop.

@@ -47,9 +47,11 @@ ChunkPlan Executor::PlanFor(const Forest& forest, bool keep) {
   context_.Reserve(d_, sites, P + chunk_rows, 0);
   // One piece for both: a batch with a long prefix has short chunks.
   prefix_acts_.keep = chunk_acts_.keep = keep;
+  // Room for a later batch with more rows, which then need not take the pages anew.
+  const size_t room = chunk_acts_.Lay(d_, chunk_rows_, sites, nullptr);
   const size_t prefix_size = prefix_acts_.Lay(d_, P, sites, nullptr);
-  float* memory =
-      acts_memory_.Reserve(prefix_size + chunk_acts_.Lay(d_, chunk_rows, sites, nullptr));
+  const size_t size = prefix_size + chunk_acts_.Lay(d_, chunk_rows, sites, nullptr);
+  float* memory = acts_memory_.Reserve(std::max(size, room));
   prefix_acts_.place = memory;
   chunk_acts_.place = memory + prefix_size;
   return plan;
@@ -62,7 +64,7 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
   Backward& b = *back_;
   if (sink) {
     b.dkv_size = most * 2 * d_.KE;
-    b.dkv.Reserve(d_.L * b.dkv_size);
+    b.dkv.Reserve(d_.L * std::max(most, chunk_rows_) * 2 * d_.KE);
     for (size_t l = 0; l < d_.L; ++l) std::fill_n(b.Dkv(l), P * 2 * d_.KE, 0.0f);
     b.dval.resize(sites);
     if (sink->all)
@@ -122,10 +124,13 @@ double Executor::HeadLoss(const Rows& rows, Activations& acts, const GradientSin
     const MatView<float> h =
         all ? MatView<float>(b.hidden.data() + begin * d_.D, m, d_.D) : s.b.Matrix(m, d_.D);
     k_.rms_norm_forward(mean, w_.view().final_norm, h);
-    if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
+    const Inputs inputs = s.InputsOf(h);
+    w_.head().Quantise(k_, h, inputs.levels);
+    // The gradient of the table reads the quantised values.
+    if (all && w_.head().OfIntegers()) k_.fake_quantise_activations(h, w_.numerics().act_bits);
     const MatView<float> logits =
         all ? MatView<float>(b.dlogits.data() + begin * d_.V, m, d_.V) : s.logits.Matrix(m, d_.V);
-    k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.data(), d_.V, false);
+    w_.head().Product(k_, m, inputs, 0, d_.V, logits);
     for (size_t i = 0; i < m; ++i) {
       const size_t n = starts[begin + i], count = starts[begin + i + 1] - n;
       loss[task] += k_.cross_entropy_row(logits.RowSpan(i), {&rows.target_id[n], count},

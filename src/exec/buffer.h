@@ -20,6 +20,8 @@ class Buffer {
   /// At least n elements; existing contents are kept only when no growth is needed.
   T* Reserve(size_t n) {
     if (n > size_) {
+      // What grows once may grow again, and each time the system clears the pages that are used.
+      if (size_ > 0) n += n / 4;
       data_.reset();
       data_ = {static_cast<T*>(AllocateArray(n * sizeof(T))), Free{n * sizeof(T)}};
       size_ = n;

@@ -136,9 +136,9 @@ class Executor {
   /// x of layer 0.
   void Embed(const Rows& rows, size_t begin, size_t m, Activations& acts, MatView<float> cells);
   /// From the lanes that enter a layer to the projections' input h [m, D].
-  void PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> h);
+  void PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, const Inputs& h);
   /// Queries, keys, values and gate from h.
-  void Projections(const Rows& rows, size_t l, const RowBlock& at, MatView<const float> h,
+  void Projections(const Rows& rows, size_t l, const RowBlock& at, const Inputs& h,
                    Context& context, Activations& acts);
   /// u and, at a site, u1 (the engram mixed in) of a block, from the lanes that enter the layer.
   void MixIn(size_t l, size_t begin, size_t m, Activations& acts);

@@ -173,14 +173,14 @@ void Executor::ForwardTo(Needed needed, const Rows& rows, Context& context, Acti
       Scratch& s = scratch_[static_cast<size_t>(worker)];
       const RowBlock block = blocks[task];
       if (l > 0) OutProjection(l - 1, block.begin, block.m, acts, s);
-      const MatView<float> h = s.a.Matrix(block.m, d_.D);
+      const Inputs h = s.InputsOf(s.a.Matrix(block.m, d_.D));
       for (const RowBlock& piece : PiecesOf(block)) {
         if (l == 0) {
           Embed(rows, piece.begin, piece.m, acts, cells);
         } else {
           PhaseOut(l - 1, piece.begin, piece.m, acts, cells, s);
         }
-        PhaseIn(l, piece.begin, piece.m, acts, h.Rows(piece.begin - block.begin, piece.m));
+        PhaseIn(l, piece.begin, piece.m, acts, h.From(piece.begin - block.begin));
       }
       Projections(rows, l, block, h, context, acts);
     });
@@ -233,7 +233,7 @@ void Executor::Embed(const Rows& rows, size_t begin, size_t m, Activations& acts
   }
 }
 
-void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> h) {
+void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, const Inputs& h) {
   Activations::Layer& a = acts.layer(l);
   const size_t width = d_.S * d_.D;
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
@@ -243,20 +243,18 @@ void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, MatV
   k_.unit_scale_forward(x, r);
   k_.lane_coefficients_forward(r, w_.view().lanes[l].Scalars(l % d_.S), c);
   MixIn(l, begin, m, acts);
-  k_.rms_norm_forward(U1(l, begin, m), w_.view().blocks[l].norm_in, h);
-  if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
+  const MatView<float> rows = h.values.Rows(0, m);
+  k_.rms_norm_forward(U1(l, begin, m), w_.view().blocks[l].norm_in, rows);
+  w_.layer(l).qkvg.Quantise(k_, rows, h.levels);
 }
 
-void Executor::Projections(const Rows& rows, size_t l, const RowBlock& at, MatView<const float> h,
+void Executor::Projections(const Rows& rows, size_t l, const RowBlock& at, const Inputs& h,
                            Context& context, Activations& acts) {
   const BlockView<const float>& block = w_.view().blocks[l];
   const size_t begin = at.begin, m = at.m;
   const MatView<float> qkvg{acts.layer(l).qkvg.data() + begin * d_.NQ, m, d_.NQ};
-  // Columns [from, to), and those before that share a panel, of n rows.
   const auto project = [&](size_t row, size_t n, size_t from, size_t to) {
-    const size_t first = from / k_.panel_width * k_.panel_width;
-    k_.gemm(n, to - first, d_.D, h.Row(row), h.stride(), 1, w_.layer(l).qkvg.data() + first * d_.D,
-            qkvg.Row(row) + first, d_.NQ, false);
+    w_.layer(l).qkvg.Product(k_, n, h.From(row), from, to, qkvg.Rows(row, n));
   };
   if (IsPartial(l)) {
     for (size_t i = 0; i < m; ++i) std::fill_n(qkvg.Row(i), d_.NQ, 0.0f);
@@ -355,11 +353,12 @@ void Executor::Attend(const Rows& rows, size_t l, size_t head, const KeyBlock& b
 void Executor::OutProjection(size_t l, size_t begin, size_t m, Activations& acts, Scratch& s) {
   Activations::Layer& a = acts.layer(l);
   const MatView<const float> qkvg{a.qkvg.data() + begin * d_.NQ, m, d_.NQ};
-  const MatView<float> o = s.a.Matrix(m, d_.A);
-  k_.gate_forward({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A), o);
-  if (w_.numerics().act_bits) k_.fake_quantise_activations(o, w_.numerics().act_bits);
-  k_.gemm(m, d_.D, d_.A, o.data(), d_.A, 1, w_.layer(l).out.data(), a.p.data() + begin * d_.D, d_.D,
-          false);
+  const Inputs o = s.InputsOf(s.a.Matrix(m, d_.A));
+  k_.gate_forward({a.att.data() + begin * d_.A, m, d_.A}, qkvg.Cols(d_.column[kGate], d_.A),
+                  o.values);
+  const Multiplier& out = w_.layer(l).out;
+  out.Quantise(k_, o.values, o.levels);
+  out.Product(k_, m, o, 0, d_.D, {a.p.data() + begin * d_.D, m, d_.D});
 }
 
 void Executor::PhaseOut(size_t l, size_t begin, size_t m, Activations& acts, MatView<float> cells,
@@ -388,13 +387,15 @@ void Executor::Logits(const Rows& rows, Activations& acts, std::span<const int32
   const MatView<const float> x = acts.X(d_.L, d_.S * d_.D);
   pool_.Run("logits", CeilDiv(row.size(), kHeadBlock), [&](size_t task, int worker) {
     const size_t begin = task * kHeadBlock, m = std::min(kHeadBlock, row.size() - begin);
-    const MatView<float> h = scratch_[static_cast<size_t>(worker)].a.Matrix(m, d_.D);
+    Scratch& s = scratch_[static_cast<size_t>(worker)];
+    const MatView<float> h = s.a.Matrix(m, d_.D);
     for (size_t i = 0; i < m; ++i)
       k_.lane_mean_forward(x.Rows(static_cast<size_t>(row[begin + i]) - rows.first, 1),
                            h.Rows(i, 1));
     k_.rms_norm_forward(h, w_.view().final_norm, h);
-    if (w_.numerics().act_bits) k_.fake_quantise_activations(h, w_.numerics().act_bits);
-    k_.gemm(m, d_.V, d_.D, h.data(), d_.D, 1, w_.head(), logits.Row(begin), logits.stride(), false);
+    const Inputs inputs = s.InputsOf(h);
+    w_.head().Quantise(k_, h, inputs.levels);
+    w_.head().Product(k_, m, inputs, 0, d_.V, logits.Rows(begin, m));
   });
 }
 

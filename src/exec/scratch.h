@@ -68,8 +68,16 @@ void ForEachIn(const std::vector<RowBlock>& runs, const RowBlock& block, const F
 
 /// One worker's space; each function reserves what it uses.
 struct Executor::Scratch {
-  Buffer<float> a, b, c, d, e, f, attention, logits, pack;
+  Buffer<float> a, b, c, d, e, f, attention, logits, pack, scale;
+  Buffer<int8_t> level;
+  Buffer<int32_t> sum;
   std::vector<float> row;
+
+  /// m rows [m, K] for a Multiplier, which lie in `values` as floats.
+  Inputs InputsOf(MatView<float> values) {
+    const size_t m = values.rows(), stride = CeilDiv(values.cols(), 4) * 4;
+    return {values, {level.Reserve(m * stride), stride, scale.Reserve(m), sum.Reserve(m)}};
+  }
 };
 
 /// A block of queries and the keys that any of them sees.

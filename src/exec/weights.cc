@@ -65,6 +65,55 @@ Dims::Dims(const ModelConfig& c)
       column{0, A, A + KE, A + 2 * KE, 0},
       width{A, KE, KE, A, D} {}
 
+Inputs Inputs::From(size_t begin) const {
+  Inputs x = *this;
+  if (!values.empty()) x.values = values.Rows(begin, values.rows() - begin);
+  x.levels.level += begin * levels.stride;
+  x.levels.scale += begin;
+  x.levels.sum += begin;
+  return x;
+}
+
+void Multiplier::Reserve(const Kernels& kernels, size_t K, size_t N, int act_bits) {
+  K_ = K;
+  act_bits_ = act_bits;
+  if (kernels.gemm_int24 && act_bits > 0 && act_bits <= 8) {
+    integers_.Reserve(CeilDiv(N, Kernels::kInt24Panel) * Kernels::Int24PanelBytes(K));
+  } else {
+    floats_.Reserve(kernels.PackedSize(K, N));
+  }
+}
+
+void Multiplier::PackColumns(const Kernels& kernels, const float* rows, size_t n, size_t first) {
+  if (OfIntegers()) {
+    kernels.pack_int24(rows, K_, n, integers_.data(), first);
+  } else {
+    kernels.PackColumns(rows, 1, K_, K_, n, floats_.data(), first);
+  }
+}
+
+void Multiplier::Quantise(const Kernels& kernels, MatView<float> x, const Int8Rows& levels) const {
+  if (OfIntegers()) {
+    kernels.quantise_int8(x, act_bits_, levels);
+  } else if (act_bits_ != 0) {
+    kernels.fake_quantise_activations(x, act_bits_);
+  }
+}
+
+void Multiplier::Product(const Kernels& kernels, size_t m, const Inputs& x, size_t from, size_t to,
+                         MatView<float> y) const {
+  const size_t panel = OfIntegers() ? Kernels::kInt24Panel : kernels.panel_width;
+  const size_t first = from / panel * panel;
+  if (OfIntegers()) {
+    kernels.gemm_int24(m, to - first, K_, x.levels,
+                       integers_.data() + first / panel * Kernels::Int24PanelBytes(K_),
+                       y.data() + first, y.stride());
+  } else {
+    kernels.gemm(m, to - first, K_, x.values.data(), x.values.stride(), 1,
+                 floats_.data() + first * K_, y.data() + first, y.stride(), false);
+  }
+}
+
 Weights::Weights(const ModelConfig& config, const Kernels& kernels, ParamArrays<float> params,
                  const Numerics& numerics, bool backward, bool all_parameters, ThreadPool& pool)
     : config_(config),
@@ -141,8 +190,8 @@ void Weights::PackProjection(size_t l, Projection p, const LoraView<const float>
       for (size_t i = 0; i < size; ++i) values[i] = base[i] + lora->scale * product[i];
     }
     if (bits != Bits::kNone) k.fake_quantise(rows, in, bits, kGroup);
-    k.PackColumns(values.data(), 1, in, in, rows.rows(),
-                  p == kOut ? layer.out.data() : layer.qkvg.data(), dims_.column[p] + first);
+    (p == kOut ? layer.out : layer.qkvg)
+        .PackColumns(k, values.data(), rows.rows(), dims_.column[p] + first);
     if (backward_)
       k.pack(values.data(), in, 1, rows.rows(), in,
              p == kOut ? layer.out_t.data() : layer.qkvg_t.data(), p == kOut ? dims_.D : dims_.NQ,
@@ -172,8 +221,8 @@ void Weights::PackFrozen(ThreadPool& pool) {
   const size_t lanes = d.S * d.D;
   for (size_t l = 0; l < d.L; ++l) {
     Layer& layer = layers_[l];
-    layer.qkvg.Reserve(k.PackedSize(d.D, d.NQ));
-    layer.out.Reserve(k.PackedSize(d.A, d.D));
+    layer.qkvg.Reserve(k, d.D, d.NQ, numerics_.act_bits);
+    layer.out.Reserve(k, d.A, d.D, numerics_.act_bits);
     layer.phi.Reserve(k.PackedSize(lanes, d.C));
     if (backward_) {
       layer.qkvg_t.Reserve(k.PackedSize(d.NQ, d.D));
@@ -211,7 +260,8 @@ void Weights::PackFrozen(ThreadPool& pool) {
     }
   }
   embedding_ = QuantisedRows("embedding/embedding", view_.embedding, true, pool);
-  k.PackB(embedding_.data(), 1, d.D, d.D, d.V, head_.Reserve(k.PackedSize(d.D, d.V)));
+  head_.Reserve(k, d.D, d.V, numerics_.act_bits);
+  head_.PackColumns(k, embedding_.data(), d.V, 0);
   if (backward_)
     k.PackB(embedding_.data(), d.D, 1, d.V, d.D, head_t_.Reserve(k.PackedSize(d.V, d.D)));
 }

@@ -43,6 +43,35 @@ struct Dims {
   std::array<size_t, kProjections> width;
 };
 
+/// Rows [m, K] that are multiplied with a Multiplier: as floats or as levels, whichever it takes.
+struct Inputs {
+  MatView<float> values;
+  Int8Rows levels;
+  /// Rows from `begin` on.
+  Inputs From(size_t begin) const;
+};
+
+/// A matrix W [K, N] of x W, as the kernels read it: panels of floats, or of 24-bit integers where
+/// x is quantised to at most 8 bits and the kernels have such products.
+class Multiplier {
+ public:
+  void Reserve(const Kernels& kernels, size_t K, size_t N, int act_bits);
+  /// `rows` [n, K] become columns [first, first + n) of W.
+  void PackColumns(const Kernels& kernels, const float* rows, size_t n, size_t first);
+  /// Quantises rows of x for it (to act_bits; 0: not at all): x itself where W is of floats.
+  void Quantise(const Kernels& kernels, MatView<float> x, const Int8Rows& levels) const;
+  /// Columns [from, to) of y [m, N] = x W. Columns before `from` in its panel are written, too.
+  void Product(const Kernels& kernels, size_t m, const Inputs& x, size_t from, size_t to,
+               MatView<float> y) const;
+  bool OfIntegers() const { return integers_.data() != nullptr; }
+
+ private:
+  size_t K_ = 0;
+  int act_bits_ = 0;
+  Buffer<float> floats_;
+  Buffer<uint8_t> integers_;
+};
+
 class Weights {
  public:
   /// Keeps a copy of the float parameters. `backward`: also lay out what gradients need;
@@ -67,8 +96,8 @@ class Weights {
   const ModelView<const float>& view() const { return view_; }
 
   struct Layer {
-    Buffer<float> qkvg, qkvg_t;                    // panels [D, NQ], [NQ, D]
-    Buffer<float> out, out_t;                      // panels [A, D], [D, A]
+    Multiplier qkvg, out;                          // [D, NQ], [A, D]
+    Buffer<float> qkvg_t, out_t;                   // panels [NQ, D], [D, A]
     Buffer<float> phi, phi_t;                      // panels [S*D, C], [C, S*D]
     std::array<Buffer<float>, kProjections> base;  // [out, in] to which LoRA is added
   };
@@ -78,9 +107,9 @@ class Weights {
   };
   const Layer& layer(size_t l) const { return layers_[l]; }
   const Site& site(size_t s) const { return sites_[s]; }
-  /// The tied table as used (quantised under QAT) [V, D], and its panels [D, V] and [V, D].
+  /// The tied table as used (quantised under QAT) [V, D], as [D, V], and panels [V, D].
   MatView<const float> embedding() const { return {embedding_.data(), dims_.V, dims_.D}; }
-  const float* head() const { return head_.data(); }
+  const Multiplier& head() const { return head_; }
   const float* head_t() const { return head_t_.data(); }
 
  private:
@@ -103,7 +132,8 @@ class Weights {
   std::vector<Layer> layers_;
   std::vector<Site> sites_;
   std::vector<float> embedding_;
-  Buffer<float> head_, head_t_;
+  Multiplier head_;
+  Buffer<float> head_t_;
 };
 
 }  // namespace needle

@@ -87,6 +87,10 @@ struct Sliver {
   float* c;
   size_t ldc;
   bool accumulate;
+  // Where the panel after this one lies, of which this product asks for a part: K lines, each
+  // ahead_bytes further.
+  const char* ahead = nullptr;
+  size_t ahead_bytes = 0;
 };
 
 /// How A lies in memory. Strides that the compiler knows keep address arithmetic out of the loop.
@@ -110,11 +114,15 @@ HWY_INLINE void Tile(const Sliver& s, const float* HWY_RESTRICT b, float* HWY_RE
   constexpr size_t kStep = kA == A::kColumns ? kMaxRows : 1;
   const size_t row_stride = kA == A::kInPlace ? s.a_row : kA == A::kRows ? kCopyRow : 1;
   const size_t panel_stride = s.panel_stride, b_step = s.b_step;
+  const char* ahead = s.ahead;
   for (size_t k = 0; k < s.K; ++k, a += kStep, b += b_step) {
     if constexpr (P == 1 && V == kPanelVectors) {
-      // A panel does not fit the first-level cache, and the hardware looks ahead too little.
+      // A panel does not fit the first-level cache, and the hardware looks ahead too little. The
+      // next panel comes from further away: all slivers together ask for it in time.
       for (size_t i = 0; i < kPanelWidth; i += kCacheLineFloats)
         hwy::Prefetch(b + kPrefetchRows * b_step + i);
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += s.ahead_bytes;
     }
     TileVec row[P * V];
     NEEDLE_UNROLL
@@ -224,12 +232,17 @@ HWY_NOINLINE void GemmCopied(size_t M, Sliver s, size_t a_k) {
       CopyRows<kA>(slivers.Rows(i), M - slivers.First(i), s.K, a + slivers.First(i) * a_row, a_row,
                    a_k, copy[i - begin]);
     const size_t columns = end - begin == 1 ? s.N : kPanelWidth;
-    for (size_t n = 0; n < s.N; n += columns)
+    const size_t ahead_bytes = s.b_step * sizeof(float) / (end - begin);
+    for (size_t n = 0; n < s.N; n += columns) {
+      const float* b = s.b + n / kPanelWidth * s.panel_stride;
+      const float* next = n + columns < s.N ? b + s.panel_stride : s.b;
       for (size_t i = begin; i < end; ++i)
-        RunRows<kA>(slivers.Rows(i),
-                    {s.K, copy[i - begin], 0, s.b + n / kPanelWidth * s.panel_stride,
-                     s.panel_stride, s.b_step, std::min(columns, s.N - n),
-                     s.c + slivers.First(i) * s.ldc + n, s.ldc, s.accumulate});
+        RunRows<kA>(
+            slivers.Rows(i),
+            {s.K, copy[i - begin], 0, b, s.panel_stride, s.b_step, std::min(columns, s.N - n),
+             s.c + slivers.First(i) * s.ldc + n, s.ldc, s.accumulate,
+             reinterpret_cast<const char*>(next) + (i - begin) * s.K * ahead_bytes, ahead_bytes});
+    }
   }
 }
 

@@ -25,6 +25,14 @@ bool HasAvx512() {
 #endif
 }
 
+bool HasAvx512Vnni() {
+#if defined(__x86_64__)
+  return HasAvx512() && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 bool HasNeon() {
 #if defined(__aarch64__)
   return true;
@@ -49,6 +57,8 @@ std::string_view Name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512vnni";
     case Isa::kNeon:
       return "neon";
   }
@@ -60,6 +70,7 @@ std::vector<Isa> SupportedIsas() {
   if (HasNeon()) isas.push_back(Isa::kNeon);
   if (HasAvx2()) isas.push_back(Isa::kAvx2);
   if (HasAvx512()) isas.push_back(Isa::kAvx512);
+  if (HasAvx512Vnni()) isas.push_back(Isa::kAvx512Vnni);
   return isas;
 }
 
@@ -67,7 +78,7 @@ Result<Isa> ChooseIsa(std::string_view name) {
   if (name.empty()) return SupportedIsas().back();
   for (const Isa isa : SupportedIsas())
     if (Name(isa) == name) return isa;
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kNeon})
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kNeon})
     if (Name(isa) == name)
       return Error(Code::kInvalidArgument,
                    StrCat("NEEDLE_ISA asks for \"", name, "\", which this machine lacks; it has ",

@@ -10,9 +10,10 @@
 
 namespace needle {
 
-enum class Isa { kGeneric, kAvx2, kAvx512, kNeon };
+/// kAvx512Vnni is kAvx512 with the products of 8-bit integers that AVX512_VNNI adds.
+enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Vnni, kNeon };
 
-/// "generic", "avx2", "avx512", "neon".
+/// "generic", "avx2", "avx512", "avx512vnni", "neon".
 std::string_view Name(Isa isa);
 
 /// What this machine can run, slowest (generic) first.

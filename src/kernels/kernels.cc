@@ -40,13 +40,32 @@ const Kernels& Table() {
 }  // namespace needle
 
 #if HWY_ONCE
+#include "kernels/int24.h"
+
 namespace needle {
+#if HWY_TARGETS & HWY_AVX3
+namespace {
+
+const Kernels& Avx512VnniTable() {
+  static const Kernels table = [] {
+    Kernels t = N_AVX3::Table();
+    t.isa = Isa::kAvx512Vnni;
+    FillInt24(t);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace
+#endif
 
 const Kernels& KernelsFor(Isa isa) {
   switch (isa) {
 #if HWY_TARGETS & HWY_AVX3
     case Isa::kAvx512:
       return N_AVX3::Table();
+    case Isa::kAvx512Vnni:
+      return Avx512VnniTable();
 #endif
 #if HWY_TARGETS & HWY_AVX2
     case Isa::kAvx2:

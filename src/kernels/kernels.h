@@ -70,6 +70,14 @@ struct AttentionGradients {
   size_t dv_stride = 0;
 };
 
+/// Rows quantised to 8 bits: x(i, k) = scale[i] * level[i * stride + k].
+struct Int8Rows {
+  int8_t* level = nullptr;
+  size_t stride = 0;  // bytes; at least K rounded up to 4, the rest of a row 0
+  float* scale = nullptr;
+  int32_t* sum = nullptr;  // of the row's levels
+};
+
 struct Kernels {
   Isa isa = Isa::kGeneric;
 
@@ -107,6 +115,25 @@ struct Kernels {
                    float* panels, size_t n0) const {
     pack(b, stride_k, stride_n, K, N, panels, K, 0, n0);
   }
+
+  // --- Products of integers -------------------------------------------------------------------
+  // x B with x quantised to 8 bits and each column of B to 24: faster than floats, with exact sums.
+  // A result is within 2^-21 * (sum of |x|) * (largest magnitude of the column) of x B. All three
+  // are nullptr where the instruction set has no such products.
+
+  /// FakeQuantizeActivations of each row, as levels. A row that is not finite gets a scale of NaN.
+  void (*quantise_int8)(MatView<const float> x, int bits, const Int8Rows& rows) = nullptr;
+
+  /// Packs `rows` [N, K] as columns [n0, n0 + N) of B [K, ...]: panels of kInt24Panel columns, each
+  /// Int24PanelBytes(K). A column that is not finite gives NaN; one below 1e-30 counts as 0.
+  void (*pack_int24)(const float* rows, size_t K, size_t N, uint8_t* panels, size_t n0) = nullptr;
+
+  /// C [M, N] = x B, rows ldc apart. `panels` may point at a later panel.
+  void (*gemm_int24)(size_t M, size_t N, size_t K, const Int8Rows& x, const uint8_t* panels,
+                     float* c, size_t ldc) = nullptr;
+
+  static constexpr size_t kInt24Panel = 16;
+  static size_t Int24PanelBytes(size_t K) { return (K + 3) / 4 * 4 * 3 * kInt24Panel + 64; }
 
   // --- Attention ----------------------------------------------------------------------------
 

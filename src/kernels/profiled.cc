@@ -49,6 +49,13 @@ struct FlopOf<&Kernels::gemm_tn> {
   }
 };
 template <>
+struct FlopOf<&Kernels::gemm_int24> {
+  template <class... Rest>
+  static double Count(size_t M, size_t N, size_t K, const Rest&...) {
+    return Product(M, N, K);
+  }
+};
+template <>
 struct FlopOf<&Kernels::attention_forward> {
   template <class... Rest>
   static double Count(const AttentionBlock& b, const Rest&...) {
@@ -78,6 +85,7 @@ struct Wrapper<kMember, R (*Kernels::*)(Args...)> {
 
 template <auto kMember>
 void Wrap(Kernels& table, const char* name) {
+  if (table.*kMember == nullptr) return;
   name_of<kMember> = name;
   table.*kMember = &Wrapper<kMember, decltype(kMember)>::Call;
 }
@@ -92,6 +100,9 @@ const Kernels& ProfiledKernels(const Kernels& kernels) {
   NEEDLE_WRAP(pack);
   NEEDLE_WRAP(gemm);
   NEEDLE_WRAP(gemm_tn);
+  NEEDLE_WRAP(quantise_int8);
+  NEEDLE_WRAP(pack_int24);
+  NEEDLE_WRAP(gemm_int24);
   NEEDLE_WRAP(attention_forward);
   NEEDLE_WRAP(attention_backward);
   NEEDLE_WRAP(rms_norm_forward);

@@ -11,13 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifndef NEEDLE_UNROLL
-#if defined(__clang__)
-#define NEEDLE_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define NEEDLE_UNROLL _Pragma("GCC unroll 32")
-#endif
-#endif
+#include "kernels/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace needle {

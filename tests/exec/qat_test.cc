@@ -152,7 +152,7 @@ TEST(QatWeights, QuantisedValuesAreUpstreamsOutsideMidpoints) {
   }
 }
 
-/// Row-major [K, N] out of packed panels: the identity times them is exact.
+/// Row-major [K, N] out of packed panels of floats: the identity times them is exact.
 std::vector<float> Unpacked(const Kernels& k, const float* panels, size_t K, size_t N) {
   std::vector<float> identity(K * K), out(K * N);
   for (size_t i = 0; i < K; ++i) identity[i * K + i] = 1;
@@ -180,15 +180,15 @@ TEST(QatWeights, WhatTheExecutorMultipliesWithIsTheStraightThroughValue) {
     EXPECT_EQ(table, std::vector<float>(m.weights.embedding().data(),
                                         m.weights.embedding().data() + d.V * d.D));
     for (size_t l = 0; l < d.L; ++l) {
-      const std::vector<float> qkvg =
-          Unpacked(m.weights.kernels(), m.weights.layer(l).qkvg.data(), d.D, d.NQ);
+      const std::vector<float> qkvg_t =
+          Unpacked(m.weights.kernels(), m.weights.layer(l).qkvg_t.data(), d.NQ, d.D);
       std::vector<float> got, want;
       const MatView<const float> q = view.blocks[l].q;
       for (size_t o = 0; o < d.A; ++o) {
         std::vector<float> column;
         for (size_t i = 0; i < d.D; ++i) {
           column.push_back(q(i, o));
-          got.push_back(qkvg[i * d.NQ + o]);
+          got.push_back(qkvg_t[o * d.D + i]);
         }
         straight_through(column, &want);
       }

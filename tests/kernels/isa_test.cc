@@ -38,7 +38,7 @@ TEST(Isa, AnUnknownNameIsASentenceThatNamesIt) {
 
 TEST(Isa, ASetOfAnotherMachineIsRefusedByName) {
   const auto isas = SupportedIsas();
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kNeon}) {
     if (std::find(isas.begin(), isas.end(), isa) != isas.end()) continue;
     const Result<Isa> chosen = ChooseIsa(Name(isa));
     ASSERT_FALSE(chosen.ok());
