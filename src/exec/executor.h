@@ -135,7 +135,9 @@ class Executor {
   void Engrams(const Rows& rows, Context& context, Activations& acts);
   /// x of layer 0.
   void Embed(const Rows& rows, size_t begin, size_t m, Activations& acts, MatView<float> cells);
-  /// From the lanes that enter a layer to the projections' input h [m, D].
+  /// Products of the lanes that enter a layer with its phi.
+  void LaneProducts(size_t l, size_t begin, size_t m, Activations& acts);
+  /// From those and the lanes to the projections' input h [m, D].
   void PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, const Inputs& h);
   /// Queries, keys, values and gate from h.
   void Projections(const Rows& rows, size_t l, const RowBlock& at, const Inputs& h,

@@ -180,8 +180,10 @@ void Executor::ForwardTo(Needed needed, const Rows& rows, Context& context, Acti
         } else {
           PhaseOut(l - 1, piece.begin, piece.m, acts, cells, s);
         }
-        PhaseIn(l, piece.begin, piece.m, acts, h.From(piece.begin - block.begin));
       }
+      LaneProducts(l, block.begin, block.m, acts);
+      for (const RowBlock& piece : PiecesOf(block))
+        PhaseIn(l, piece.begin, piece.m, acts, h.From(piece.begin - block.begin));
       Projections(rows, l, block, h, context, acts);
     });
     if (T > 1) PackKeys(rows, l, context, /*backward=*/false);
@@ -233,13 +235,18 @@ void Executor::Embed(const Rows& rows, size_t begin, size_t m, Activations& acts
   }
 }
 
-void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, const Inputs& h) {
-  Activations::Layer& a = acts.layer(l);
+void Executor::LaneProducts(size_t l, size_t begin, size_t m, Activations& acts) {
   const size_t width = d_.S * d_.D;
   const MatView<const float> x = acts.X(l, width).Rows(begin, m);
+  k_.gemm(m, d_.C, width, x.data(), width, 1, w_.layer(l).phi.data(),
+          acts.layer(l).r.data() + begin * d_.C, d_.C, false);
+}
+
+void Executor::PhaseIn(size_t l, size_t begin, size_t m, Activations& acts, const Inputs& h) {
+  Activations::Layer& a = acts.layer(l);
+  const MatView<const float> x = acts.X(l, d_.S * d_.D).Rows(begin, m);
   const MatView<float> r{a.r.data() + begin * d_.C, m, d_.C};
   const MatView<float> c{a.c.data() + begin * d_.C, m, d_.C};
-  k_.gemm(m, d_.C, width, x.data(), width, 1, w_.layer(l).phi.data(), r.data(), d_.C, false);
   k_.unit_scale_forward(x, r);
   k_.lane_coefficients_forward(r, w_.view().lanes[l].Scalars(l % d_.S), c);
   MixIn(l, begin, m, acts);

@@ -91,26 +91,25 @@ HWY_INLINE float SoftmaxRow(const AttentionBlock& b, size_t row, float* scores, 
   const Vec scale = Splat(b.scale);
   Vec largest = Splat(kMinusInfinity);
   ForScores(
-      b, row,
-      [&](size_t at) HWY_ATTR { largest = hn::Max(largest, hn::Mul(scale, Load(scores + at))); },
+      b, row, [&](size_t at) HWY_ATTR { largest = hn::Max(largest, Load(scores + at)); },
       [&](size_t at, size_t left, Mask visible) HWY_ATTR {
-        const Vec logit = hn::IfThenElse(visible, hn::Mul(scale, LoadUpTo(scores + at, left)),
-                                         Splat(kMinusInfinity));
-        largest = hn::Max(largest, logit);
+        const Vec score =
+            hn::IfThenElse(visible, LoadUpTo(scores + at, left), Splat(kMinusInfinity));
+        largest = hn::Max(largest, score);
       });
-  *max = Largest(largest);
+  *max = b.scale * Largest(largest);
   const Vec shift = Splat(*max);
   Vec sum = ZeroVec();
   ForScores(
       b, row,
       [&](size_t at) HWY_ATTR {
-        const Vec e = Exp(hn::Sub(hn::Mul(scale, Load(scores + at)), shift));
+        const Vec e = Exp(hn::MulSub(scale, Load(scores + at), shift));
         Store(e, scores + at);
         sum = hn::Add(sum, e);
       },
       [&](size_t at, size_t left, Mask visible) HWY_ATTR {
-        const Vec logit = hn::Mul(scale, LoadUpTo(scores + at, left));
-        const Vec e = hn::IfThenElseZero(visible, Exp(hn::Sub(logit, shift)));
+        const Vec e =
+            hn::IfThenElseZero(visible, Exp(hn::MulSub(scale, LoadUpTo(scores + at, left), shift)));
         StoreUpTo(e, scores + at, left);
         sum = hn::Add(sum, e);
       });
@@ -318,13 +317,13 @@ HWY_INLINE void BackwardRow(const AttentionBlock& b, size_t row, float lse, floa
   ForScores(
       b, row,
       [&](size_t at) HWY_ATTR {
-        const Vec e = Exp(hn::Sub(hn::Mul(scale, Load(p + at)), shift));
+        const Vec e = Exp(hn::MulSub(scale, Load(p + at), shift));
         Store(e, p + at);
         Store(hn::Mul(hn::Mul(scale, e), hn::Sub(Load(ds + at), mean)), ds + at);
       },
       [&](size_t at, size_t left, Mask visible) HWY_ATTR {
-        const Vec e = hn::IfThenElseZero(
-            visible, Exp(hn::Sub(hn::Mul(scale, LoadUpTo(p + at, left)), shift)));
+        const Vec e =
+            hn::IfThenElseZero(visible, Exp(hn::MulSub(scale, LoadUpTo(p + at, left), shift)));
         StoreUpTo(e, p + at, left);
         const Vec d = hn::Mul(hn::Mul(scale, e), hn::Sub(LoadUpTo(ds + at, left), mean));
         StoreUpTo(hn::IfThenElseZero(visible, d), ds + at, left);

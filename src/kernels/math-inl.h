@@ -36,10 +36,14 @@ HWY_INLINE Vec Exp(Vec x) {
   p = hn::MulAdd(p, r, Splat(1.6666665459e-1f));
   p = hn::MulAdd(p, r, Splat(5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), Splat(1.0f));
+#if HWY_TARGET == HWY_AVX3
+  const Vec e{_mm512_scalef_ps(p.raw, n.raw)};
+#else
   // Two steps, since 2^n alone would overflow at 128 and vanish below -126.
   const IntVec whole = hn::Sub(hn::BitCast(IntTag(), shifted), hn::BitCast(IntTag(), magic));
   const IntVec half = hn::ShiftRight<1>(whole);
   const Vec e = hn::Mul(hn::Mul(p, PowerOfTwo(half)), PowerOfTwo(hn::Sub(whole, half)));
+#endif
   return hn::IfThenElse(hn::Eq(x, x), e, x);
 }
 

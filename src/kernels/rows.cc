@@ -49,16 +49,24 @@ void RmsNormGrad(ConstMatrix x, ConstFloats scale, ConstMatrix dy, Matrix dx, Fl
     for (size_t h = 0; h + E <= x.cols(); h += E) {
       const float *a = x.Row(t) + h, *g = dy.Row(t) + h;
       float* d = dx.Row(t) + h;
-      Vec squares = ZeroVec(), along = ZeroVec();
-      for (size_t i = 0; i < E; i += kLanes) {
+      Vec squares[2] = {ZeroVec(), ZeroVec()}, along[2] = {ZeroVec(), ZeroVec()};
+      const auto add = [&](size_t i, size_t chain) HWY_ATTR {
         const Vec a_i = LoadUpTo(a + i, E - i), g_i = LoadUpTo(g + i, E - i);
         const Vec s = hn::Add(one, LoadUpTo(scale.data() + i, E - i));
-        squares = hn::MulAdd(a_i, a_i, squares);
-        along = hn::MulAdd(hn::Mul(s, g_i), a_i, along);
+        squares[chain] = hn::MulAdd(a_i, a_i, squares[chain]);
+        along[chain] = hn::MulAdd(hn::Mul(s, g_i), a_i, along[chain]);
+      };
+      size_t first = 0;
+      for (; first + kLanes < E; first += 2 * kLanes) {
+        add(first, 0);
+        add(first + kLanes, 1);
       }
+      if (first < E) add(first, 0);
       const float count = static_cast<float>(E);
-      const float r = 1.0f / std::sqrt(Sum(squares) / count + static_cast<float>(kNormEpsilon));
-      const Vec r_v = Splat(r), c = Splat(Sum(along) * r * r * r / count);
+      const float mean = Sum(hn::Add(squares[0], squares[1])) / count;
+      const float r = 1.0f / std::sqrt(mean + static_cast<float>(kNormEpsilon));
+      const Vec r_v = Splat(r);
+      const Vec c = Splat(Sum(hn::Add(along[0], along[1])) * r * r * r / count);
       for (size_t i = 0; i < E; i += kLanes) {
         const Vec a_i = LoadUpTo(a + i, E - i), g_i = LoadUpTo(g + i, E - i);
         if (!dscale.empty())
