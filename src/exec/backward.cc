@@ -368,6 +368,9 @@ void Executor::BackwardIn(const Rows& rows, size_t l, const RowBlock& at, Activa
   k_.gemm(m, D, d_.NQ, dqkvg.data(), d_.NQ, 1, w_.layer(l).qkvg_t.data(), dh.data(), D, false);
   for (const RowBlock& piece : PiecesOf(at))
     BackwardLanes(l, piece, acts, dh.Rows(piece.begin - begin, piece.m), sink);
+  const size_t width = d_.S * D;
+  k_.gemm(m, width, d_.C, back.dc.data() + begin * d_.C, d_.C, 1, w_.layer(l).phi_t.data(),
+          back.Dx(l, acts.T, width).Row(begin), width, true);
 }
 
 void Executor::BackwardLanes(size_t l, const RowBlock& at, Activations& acts, MatView<float> dh,
@@ -404,7 +407,6 @@ void Executor::BackwardLanes(size_t l, const RowBlock& at, Activations& acts, Ma
   k_.lane_coefficients_backward(r, c, w_.view().lanes[l].Scalars(l % d_.S), dc, dc,
                                 LaneGrads(small));
   k_.unit_scale_backward(x, r, dc, dx);
-  k_.gemm(m, width, d_.C, dc.data(), d_.C, 1, w_.layer(l).phi_t.data(), dx.data(), width, true);
 }
 
 void Executor::PackLora(const LoraView<const float>& lora) {
