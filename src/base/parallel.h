@@ -14,7 +14,7 @@ inline size_t CeilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 /// one and a half counts as two), at least 1.
 int AvailableThreads();
 
-/// A fork/join pool: the caller works too; workers spin a short while (about 50 us), then sleep.
+/// A fork/join pool: the caller works too; workers spin a short while (about 500 us), then sleep.
 /// Run() may be called from one thread at a time; a task must not call Run() on the same pool and
 /// must not throw (the program would end). What tasks write is visible when Run() returns.
 class ThreadPool {

@@ -65,7 +65,8 @@ double Executor::Loss(const Forest& forest, const GradientSink* sink) {
   if (sink) {
     b.dkv_size = most * 2 * d_.KE;
     b.dkv.Reserve(d_.L * std::max(most, chunk_rows_) * 2 * d_.KE);
-    for (size_t l = 0; l < d_.L; ++l) std::fill_n(b.Dkv(l), P * 2 * d_.KE, 0.0f);
+    pool_.Run("clear gradients", d_.L,
+              [&](size_t l, int) { std::fill_n(b.Dkv(l), P * 2 * d_.KE, 0.0f); });
     b.dval.resize(sites);
     if (sink->all)
       for (Buffer<float>& dval : b.dval) std::fill_n(dval.Reserve(most * d_.D), P * d_.D, 0.0f);
