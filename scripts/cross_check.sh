@@ -3,21 +3,26 @@
 #
 #   scripts/cross_check.sh [windows] [aarch64] [macos]     all three without arguments
 #
-#   windows   x86-64, mingw-w64; the tests run under wine
-#   aarch64   Linux, the cross g++; the tests run under qemu-user (the NEON kernels among them)
+#   windows   x86-64, mingw-w64; the tests and the program run under wine
+#   aarch64   Linux, the cross g++; both run under qemu-user (the NEON kernels among them)
 #   macos     arm64, the clang and libc++ of the "ziglang" package: compiled and linked, never run
 #
 # It installs what it needs (Debian packages; ziglang into an environment of its own), builds into
 # build/cross-*, and may be repeated. One line a target at the end: tests passed of total. Ends with
 # status 1 when a build or a test fails. JOBS=n sets the jobs of a build; FILTER_<target> (such as
-# FILTER_aarch64) is a filter of GoogleTest for a shorter run.
+# FILTER_aarch64) is a filter of GoogleTest for a shorter run; PROGRAMS="base exec" names the test
+# programs to build and run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/packages.sh
 
 jobs=${JOBS:-$(needle_jobs)}
 libraries=(needle needle_train_shared needle_cli)
-tests=(base json tensor text quant ops kernels model grammar data format exec train runtime)
+# Not here: pjrt_model and the "slow" programs need real PJRT plugins or many minutes; the downloads
+# of hub (NEEDLE_HTTP) and the oracle of text (SentencePiece) have no foreign libraries to link.
+tests=(base json tensor text quant ops kernels model grammar data format exec train runtime eval
+  tools hub api backend_pjrt apps)
+if [[ -n ${PROGRAMS:-} ]]; then read -ra tests <<<"$PROGRAMS"; fi
 summary=()
 failed=0
 # Tests left out of an emulator's run, as a filter of GoogleTest. qemu-user forks where posix_spawn asks for a
@@ -70,7 +75,7 @@ foreign_build() {
     configure "$folder" "$toolchain" /usr/src/googletest "$folder/gtest" -DBUILD_GMOCK=OFF \
       -DCMAKE_INSTALL_PREFIX="$PWD/$folder/prefix" || return 1
     nice -n 10 ninja -C "$folder/gtest" -j"$jobs" install >/dev/null || return 1
-    targets+=("${tests[@]/%/_test}")
+    targets+=(needle_consumer "${tests[@]/%/_test}")
   fi
   configure "$folder" "$toolchain" . "$folder/needle" -DNEEDLE_HTTP=OFF -DNEEDLE_SENTENCEPIECE=OFF \
     -DNEEDLE_TESTS="$with_tests" -DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST "$@" || return 1
@@ -81,13 +86,16 @@ foreign_build() {
 # emulate_children <folder> <emulator...>: programs that tests start cannot be started by this system, so a
 # script that emulates them stands in their place.
 emulate_children() {
-  local child=$1/needle/bin/write_file_child
+  local folder=$1 name child
   shift
-  if [[ $(head -c 4 "$child" | tail -c 3) == ELF ]]; then
-    mv "$child" "$child.program"
-    printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$*" "$PWD/$child.program" >"$child"
-    chmod +x "$child"
-  fi
+  for name in needle write_file_child probe_child; do
+    child=$folder/needle/bin/$name
+    if [[ -e $child && $(head -c 4 "$child" | tail -c 3) == ELF ]]; then
+      mv "$child" "$child.program"
+      printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$*" "$PWD/$child.program" >"$child"
+      chmod +x "$child"
+    fi
+  done
 }
 
 # run_tests <target> <folder> <suffix> <emulator...>: each program once; counts what GoogleTest says.
@@ -115,6 +123,50 @@ run_tests() {
   summary+=("$target: built; $passed of $total tests passed, $skipped skipped")
 }
 
+# step <words...>: runs one command of the program; its outputs go to the log.
+step() {
+  echo "\$ needle $*" >&2
+  "${program[@]}" "$@"
+}
+
+# journey: the program from --version to the answer of a model that it tuned for one step, and the
+# client of the shared libraries. Stops at the first failure.
+journey() {
+  local top=../../..
+  local tools=$top/examples/home/tools.json
+  head -n 6 $top/examples/home/train.jsonl >few.jsonl
+  head -n 1 few.jsonl >one.jsonl
+  mkdir client
+  step --version | tee version.txt && grep -qE '^needle [0-9]' version.txt &&
+    step devices &&
+    step devices --json >devices.json && python3 -m json.tool devices.json &&
+    step init --preset tiny --out tiny.pkl --tokenizer $top/tests/golden/text/tokenizer_1024.model &&
+    step finetune few.jsonl --checkpoint bundled --epochs 1 --batch-size 6 --val-split 0 --out adapter.pkl &&
+    step build bundled --lora adapter.pkl --out model.cact &&
+    step verify bundled model.cact --lora adapter.pkl &&
+    step eval model.cact few.jsonl &&
+    step run model.cact --tools $tools --query "set a timer for ten minutes" --json >answer.json &&
+    python3 -m json.tool answer.json >/dev/null && grep -q '"function_calls":\[{"name":' answer.json &&
+    "${client[@]}" $top/tests/golden/nano/nano.pkl one.jsonl "$(cat $tools)" client
+}
+
+# use_program <target> <folder> <suffix> <emulator...>: the program as a person uses it, once.
+use_program() {
+  local target=$1 folder=$2 suffix=$3 bin=$PWD/$2/needle/bin
+  shift 3
+  local program=("$@" "$bin/needle$suffix") client=("$@" "$bin/needle_consumer$suffix")
+  [[ ! -e $bin/needle.program ]] || program=("$@" "$bin/needle.program")
+  rm -rf "$folder/journey" && mkdir "$folder/journey"
+  if (cd "$folder/journey" && NEEDLE_CACHE_DIR=$PWD/cache journey) >"$folder/journey.log" 2>&1; then
+    echo "-- $target: needle from --version to an answer, and a client of the libraries: passed"
+  else
+    failed=1
+    echo "-- $target: needle failed, see $folder/journey.log"
+    tail -5 "$folder/journey.log"
+    summary[-1]+="; the program FAILED"
+  fi
+}
+
 windows() {
   needle_install g++-mingw-w64-x86-64-posix libz-mingw-w64-dev wine wine64 googletest
   local folder=build/cross-windows
@@ -126,6 +178,7 @@ windows() {
   fi
   export WINEPREFIX=$PWD/$folder/wine WINEDEBUG=-all
   run_tests windows "$folder" .exe wine
+  use_program windows "$folder" .exe wine
 }
 
 aarch64() {
@@ -140,6 +193,7 @@ aarch64() {
   local emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
   emulate_children "$folder" "${emulator[@]}"
   run_tests aarch64 "$folder" "" "${emulator[@]}"
+  use_program aarch64 "$folder" "" "${emulator[@]}"
 }
 
 macos() {
@@ -156,6 +210,8 @@ macos() {
     printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "$tool" >"$folder/bin/zig-$tool"
   done
   chmod +x "$folder"/bin/zig-*
+  # The small scripts are written anew each time; ccache is to look at what stands in them.
+  export CCACHE_COMPILERCHECK=content CCACHE_COMPILERTYPE=clang
   export ZIG_GLOBAL_CACHE_DIR=$PWD/$folder/cache ZIG_LOCAL_CACHE_DIR=$PWD/$folder/cache
   if foreign_build "$folder" macos-arm64-zig.cmake OFF -DNEEDLE_ZIG_BIN="$PWD/$folder/bin"; then
     summary+=("macos: compiled and linked (libraries and program); nothing ran, no test was built")

@@ -12,7 +12,9 @@
 #include "needle/command.h"
 
 #ifdef _WIN32
+#ifndef NOMINMAX  // libstdc++ defines it too
 #define NOMINMAX
+#endif
 #define WIN32_LEAN_AND_MEAN
 #include <io.h>
 #include <windows.h>

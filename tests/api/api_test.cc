@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "format/adapter.h"
 #include "json/json.h"
 #include "needle/needle.hpp"
@@ -216,7 +217,7 @@ TEST(Api, TheDefaultBaseOfflineNamesTheTwoWaysOn) {
   options.download = false;
   if (FileExists(options.checkpoint)) GTEST_SKIP() << "there is a " << options.checkpoint;
   const test::ScratchFolder folder;
-  setenv("HF_HOME", folder.path().c_str(), 1);
+  SetEnv("HF_HOME", folder.path());
   const Result<BaseModel> base = BaseModel::Load(options);
   ASSERT_FALSE(base.ok());
   EXPECT_NE(base.error().message().find("--checkpoint bundled"), std::string::npos);

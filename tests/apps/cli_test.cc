@@ -140,12 +140,13 @@ TEST(Finetune, TheThreadsDoNotChangeTheAdapter) {
 }
 
 TEST(Finetune, StopsWhenAskedAndGoesOnToTheSameAdapter) {
+  NEEDLE_NEED_INTERRUPT();
   const Workplace w;
   Arguments arguments = Workplace::Finetune({"--log", "steps.jsonl"});
   *(std::find(arguments.begin(), arguments.end(), "--epochs") + 1) = "12";
   ASSERT_EQ(w.Needle(arguments).status, 0);
   const std::string whole = Contents(w.File("a.pkl"));
-  ASSERT_EQ(unlink(w.File("a.pkl").c_str()), 0);
+  ASSERT_TRUE(std::filesystem::remove(w.File("a.pkl")));
 
   const Finished stopped = w.StopAfter(arguments, 2);
   if (stopped.status == 0) GTEST_SKIP() << "the run ended before the signal arrived";

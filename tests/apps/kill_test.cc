@@ -1,5 +1,4 @@
 // A process that is killed at any time leaves each output file absent, as it was, or whole.
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -39,7 +38,7 @@ class Kills : public testing::Test {
 
   /// Puts an old file in place, or none.
   void Prepare(const Writer& w, bool old) {
-    unlink(work_.File(w.output).c_str());
+    std::filesystem::remove(work_.File(w.output));
     if (old) Write(work_.File(w.output), kOld);
   }
 
@@ -55,9 +54,8 @@ class Kills : public testing::Test {
 
   std::set<std::string> Names() const {
     std::set<std::string> names;
-    DIR* folder = opendir(work_.folder().c_str());
-    while (const dirent* entry = readdir(folder)) names.insert(entry->d_name);
-    closedir(folder);
+    for (const auto& entry : std::filesystem::directory_iterator(work_.folder()))
+      names.insert(entry.path().filename().string());
     return names;
   }
 
@@ -76,7 +74,7 @@ TEST_F(Kills, InsideAWriteLeaveTheOldFileOrTheWholeNewOne) {
           const std::string fault = std::string(point) + action;
           Prepare(w, old);
           const Finished f = work_.Needle(w.arguments, {{"NEEDLE_FAULT", fault}});
-          killed += f.status == 128 + SIGKILL;
+          killed += f.status == kKilled;
           ExpectUnbroken(w, old, w.arguments.front() + " at " + fault);
         }
   EXPECT_GE(killed, 20) << "too few of the points were inside a write";
@@ -107,8 +105,8 @@ TEST_F(Kills, AtRandomTimesLeaveTheOldFileOrTheWholeNewOne) {
     const double delay = std::uniform_real_distribution<double>(0, 1.1 * w.seconds)(random);
     Running run(work_.folder(), w.arguments);
     std::this_thread::sleep_for(std::chrono::duration<double>(delay));
-    run.Kill(SIGKILL);
-    killed += run.Wait().status == 128 + SIGKILL;
+    run.Kill();
+    killed += run.Wait().status == kKilled;
     ExpectUnbroken(w, old, w.arguments.front() + " after " + std::to_string(delay) + " s");
   }
   EXPECT_GE(killed, 10) << "most runs ended before they were killed";

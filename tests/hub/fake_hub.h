@@ -3,14 +3,24 @@
 // Thread-safety: the handler runs on the connection threads, so what it uses must allow that.
 #pragma once
 
+#ifdef _WIN32
+#ifndef NOMINMAX  // libstdc++ defines it too
+#define NOMINMAX
+#endif
+#include <winsock2.h>
+#include <ws2tcpip.h>
+#else
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#endif
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -23,6 +33,29 @@
 #include "base/str_cat.h"
 
 namespace needle::test {
+
+#ifdef _WIN32
+using Socket = SOCKET;
+constexpr Socket kNoSocket = INVALID_SOCKET;
+constexpr int kNoSignal = 0;
+inline void CloseSocket(Socket socket) { ::closesocket(socket); }
+inline int Poll(pollfd* one, int milliseconds) { return ::WSAPoll(one, 1, milliseconds); }
+/// Sockets work from its start to its end.
+struct SocketLibrary {
+  SocketLibrary() {
+    WSADATA ignored;
+    if (::WSAStartup(MAKEWORD(2, 2), &ignored) != 0) std::abort();
+  }
+  ~SocketLibrary() { ::WSACleanup(); }
+};
+#else
+using Socket = int;
+constexpr Socket kNoSocket = -1;
+constexpr int kNoSignal = MSG_NOSIGNAL;  // a closed connection is an error and ends no process
+inline void CloseSocket(Socket socket) { ::close(socket); }
+inline int Poll(pollfd* one, int milliseconds) { return ::poll(one, 1, milliseconds); }
+struct SocketLibrary {};
+#endif
 
 struct FakeRequest {
   std::string method, target;
@@ -41,7 +74,7 @@ struct FakeRequest {
 
 class FakeConnection {
  public:
-  explicit FakeConnection(int fd) : fd_(fd) {}
+  explicit FakeConnection(Socket socket) : socket_(socket) {}
   ~FakeConnection() { Close(); }
   FakeConnection(const FakeConnection&) = delete;
   FakeConnection& operator=(const FakeConnection&) = delete;
@@ -49,7 +82,8 @@ class FakeConnection {
   /// False when the other side has gone.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const int most = static_cast<int>(std::min<size_t>(bytes.size(), 1 << 20));
+      const auto sent = ::send(socket_, bytes.data(), most, kNoSignal);
       if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -58,18 +92,18 @@ class FakeConnection {
   /// Ends the connection as a crashed machine does: with a reset.
   void Reset() {
     const linger now = {.l_onoff = 1, .l_linger = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    setsockopt(socket_, SOL_SOCKET, SO_LINGER, reinterpret_cast<const char*>(&now), sizeof now);
     Close();
   }
   void Close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
+    if (socket_ != kNoSocket) CloseSocket(socket_);
+    socket_ = kNoSocket;
   }
   /// Reads up to the empty line.
   bool Receive(FakeRequest* request) {
     std::string text;
     for (char c = 0; !text.ends_with("\r\n\r\n"); text += c)
-      if (text.size() > 65536 || ::recv(fd_, &c, 1, 0) != 1) return false;
+      if (text.size() > 65536 || ::recv(socket_, &c, 1, 0) != 1) return false;
     Parse(text, request);
     return true;
   }
@@ -88,7 +122,7 @@ class FakeConnection {
       at = end + 2;
     }
   }
-  int fd_;
+  Socket socket_;
 };
 
 class FakeHub {
@@ -112,7 +146,7 @@ class FakeHub {
     stop_ = true;
     accepting_.join();
     for (std::thread& thread : connections_) thread.join();
-    ::close(listener_);
+    CloseSocket(listener_);
   }
   FakeHub(const FakeHub&) = delete;
   FakeHub& operator=(const FakeHub&) = delete;
@@ -134,13 +168,13 @@ class FakeHub {
   void Accept() {
     while (!stop_) {
       pollfd ready = {.fd = listener_, .events = POLLIN, .revents = 0};
-      if (::poll(&ready, 1, 20) != 1) continue;
-      const int fd = ::accept(listener_, nullptr, nullptr);
-      if (fd >= 0) connections_.emplace_back([this, fd] { Serve(fd); });
+      if (Poll(&ready, 20) != 1) continue;
+      const Socket socket = ::accept(listener_, nullptr, nullptr);
+      if (socket != kNoSocket) connections_.emplace_back([this, socket] { Serve(socket); });
     }
   }
-  void Serve(int fd) {
-    FakeConnection connection(fd);
+  void Serve(Socket socket) {
+    FakeConnection connection(socket);
     FakeRequest request;
     if (!connection.Receive(&request)) return;
     {
@@ -150,8 +184,9 @@ class FakeHub {
     handler_(request, connection);
   }
 
+  SocketLibrary library_;
   Handler handler_;
-  int listener_ = -1;
+  Socket listener_ = kNoSocket;
   int port_ = 0;
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;

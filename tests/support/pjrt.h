@@ -7,11 +7,15 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/process.h"
 
 namespace needle::test {
 
 /// Plugins write what they do to standard error; a test's output is not the place for it.
-inline const int kQuietPlugins = setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*overwrite=*/0);
+inline const bool kQuietPlugins = [] {
+  if (std::getenv("TF_CPP_MIN_LOG_LEVEL") == nullptr) SetEnv("TF_CPP_MIN_LOG_LEVEL", "3");
+  return true;
+}();
 
 /// The folder of the plugins: NEEDLE_TEST_PJRT, else build/pjrt of the source tree.
 inline std::string PjrtDir() {

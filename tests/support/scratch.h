@@ -33,4 +33,12 @@ class ScratchFolder {
   std::string path_;
 };
 
+/// Whether this system lets programs make symbolic links, and the C++ library can.
+inline bool LinksWork() {
+  const ScratchFolder folder;
+  std::error_code error;
+  std::filesystem::create_symlink("target", folder.File("link"), error);
+  return !error;
+}
+
 }  // namespace needle::test

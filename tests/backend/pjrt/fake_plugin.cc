@@ -9,7 +9,14 @@
 //   oom-after    with `real`: running a program fails for want of memory after so many runs
 // Alone it computes nothing but the product of two 2x2 matrices, whatever the program says. Each
 // load adds a line to a file named like the library and ".log".
+#ifdef _WIN32
+#ifndef NOMINMAX  // libstdc++ defines it too
+#define NOMINMAX
+#endif
+#include <windows.h>
+#else
 #include <dlfcn.h>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -53,10 +60,31 @@ struct Buffer {
 
 namespace {
 
+using GetApi = const Api* (*)();
+
+#ifdef _WIN32
+std::string OwnPath() {
+  HMODULE library = nullptr;
+  ::GetModuleHandleExA(
+      GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+      reinterpret_cast<const char*>(&OwnPath), &library);
+  char path[MAX_PATH] = "";
+  ::GetModuleFileNameA(library, path, MAX_PATH);
+  return path;
+}
+// There is no plugin for Windows to stand before.
+GetApi RealPlugin(const std::string&) { return nullptr; }
+#else
 std::string OwnPath() {
   Dl_info info;
   return ::dladdr(reinterpret_cast<void*>(&OwnPath), &info) != 0 ? info.dli_fname : "";
 }
+GetApi RealPlugin(const std::string& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  return reinterpret_cast<GetApi>(::dlsym(library, "GetPjrtApi"));
+}
+#endif
 
 std::string Setting(const std::string& key, const std::string& fallback) {
   static const std::map<std::string, std::string> settings = [] {
@@ -335,9 +363,9 @@ Error* CodeOfAny(ErrorGetCodeArgs* a) {
 }
 
 const Api* TableBefore(const std::string& path) {
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
-  real = reinterpret_cast<const Api* (*)()>(::dlsym(library, "GetPjrtApi"))();
+  const GetApi get_api = RealPlugin(path);
+  if (get_api == nullptr) return nullptr;
+  real = get_api();
   static Api api;
   std::memcpy(&api, real, std::min(sizeof(Api), real->struct_size));
   api.struct_size = std::min(sizeof(Api), real->struct_size);

@@ -49,7 +49,7 @@ class Fake : public testing::Test {
   Platform Here(const std::map<std::string, std::string>& env = {}) const {
     Platform p;
     p.env = env;
-    p.env["PYTHONPATH"] = site_;
+    p.env["VIRTUAL_ENV"] = folder_.File("venv");
     p.files = std::make_shared<HereAnd>(std::vector<std::string>{"/dev/nvidia0"});
     return p;
   }
@@ -69,7 +69,7 @@ class Fake : public testing::Test {
   }
 
   test::ScratchFolder folder_;
-  std::string site_ = folder_.File("site");
+  std::string site_ = folder_.File("venv/lib/python3.11/site-packages");
 };
 
 bool Has(const std::string& text, const std::string& part) {
@@ -121,6 +121,12 @@ TEST_F(Fake, ADeviceThatIsTakenAfterItsProbeGivesWayToTheNext) {
   }
 }
 
+#ifdef _WIN32
+constexpr const char* kAborted = "exited with status 3";
+#else
+constexpr const char* kAborted = "was ended by signal 6";
+#endif
+
 struct Failure {
   const char* mode;
   const char* sentence;  // a part of it
@@ -157,8 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"oom-run",
                 "running a program: Out of memory allocating 7 TB (the device has too "
                 "little free memory"},
-        Failure{"crash-load", "a process that tried the plugin was ended by signal 6"},
-        Failure{"crash-client", "a process that tried the plugin was ended by signal 6"},
+        Failure{"crash-load", kAborted}, Failure{"crash-client", kAborted},
         Failure{"wrong-product", "device 0 computes wrongly: the product of"}),
     [](const testing::TestParamInfo<Failure>& row) {
       std::string name;
@@ -206,7 +211,7 @@ TEST_F(Fake, LetsTheNextGpuComeToItsTurn) {
   EXPECT_EQ(picked->attempt.candidate.package, "jax-cuda12-pjrt");
   EXPECT_EQ(picked->answer.devices[0].kind, "Second");
   ASSERT_EQ(picked->notes.size(), 1u);
-  EXPECT_TRUE(Has(picked->notes[0], "signal 6"));
+  EXPECT_TRUE(Has(picked->notes[0], kAborted));
 }
 
 TEST_F(Fake, IsTriedOnceUntilItOrItsSurroundingsChange) {
@@ -227,7 +232,7 @@ TEST_F(Fake, IsTriedOnceUntilItOrItsSurroundingsChange) {
 
 TEST_F(Fake, ThatCrashedIsNotTriedAgainButOneThatToldAnErrorIs) {
   const std::string crashes = Cuda("mode=crash-load");
-  for (int run = 0; run < 3; ++run) EXPECT_TRUE(Has(Picked(Here(), "auto", Options()), "signal 6"));
+  for (int run = 0; run < 3; ++run) EXPECT_TRUE(Has(Picked(Here(), "auto", Options()), kAborted));
   EXPECT_EQ(LoadsOf(crashes), 1);
   const std::string tells = Cuda("mode=client-error");
   std::filesystem::remove(tells + ".log");
