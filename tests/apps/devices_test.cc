@@ -105,7 +105,7 @@ TEST_F(Devices, ShowsAPluginThatCrashesAndGoesOnWithTheProcessor) {
   const Finished f = w_.Needle({"devices"}, Cuda("mode=crash-client"));
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_TRUE(Has(f.out, "  cuda      fails")) << f.out;
-  EXPECT_TRUE(Has(f.out, "was ended by signal 6")) << f.out;
+  EXPECT_TRUE(Has(f.out, kAborted)) << f.out;
   EXPECT_TRUE(Has(f.out, "  default   cpu: cuda does not work\n")) << f.out;
 }
 
@@ -132,12 +132,12 @@ TEST_F(Devices, FinetuneStopsOnANamedDeviceThatFailsAndFallsBackOtherwise) {
   const Finished named = w_.Needle(Workplace::Finetune({"--device", "cuda"}), v);
   EXPECT_EQ(named.status, 1);
   EXPECT_TRUE(Has(named.err, "--device=cuda: ")) << named.err;
-  EXPECT_TRUE(Has(named.err, "signal 6")) << named.err;
+  EXPECT_TRUE(Has(named.err, kAborted)) << named.err;
   EXPECT_FALSE(Exists(w_.File("a.pkl")));
   const Finished best = w_.Needle(Workplace::Finetune(), v);
   EXPECT_EQ(best.status, 0) << best.err;
   EXPECT_EQ(best.out.rfind("  backend   cpu  float32\n", 0), 0u) << best.out;
-  EXPECT_TRUE(Has(best.err, "signal 6")) << best.err;
+  EXPECT_TRUE(Has(best.err, kAborted)) << best.err;
   EXPECT_TRUE(Exists(w_.File("a.pkl")));
 }
 

@@ -10,6 +10,13 @@
 
 namespace needle::test {
 
+/// How a process ends that a plugin aborts.
+#ifdef _WIN32
+constexpr const char* kAborted = "exited with status 3";
+#else
+constexpr const char* kAborted = "was ended by signal 6";
+#endif
+
 /// Copies the fake plugin to `path`; `mode` has a key=value a line.
 inline std::string PutFakePlugin(const std::string& path, const std::string& mode,
                                  const std::string& from = NEEDLE_FAKE_PLUGIN) {

@@ -11,6 +11,7 @@
 namespace needle::pjrt {
 namespace {
 
+using test::kAborted;
 using test::LoadsOf;
 using test::Machine;
 using test::PutFakePlugin;
@@ -120,12 +121,6 @@ TEST_F(Fake, ADeviceThatIsTakenAfterItsProbeGivesWayToTheNext) {
     EXPECT_TRUE(Has(opened->notes[0], why)) << opened->notes[0];
   }
 }
-
-#ifdef _WIN32
-constexpr const char* kAborted = "exited with status 3";
-#else
-constexpr const char* kAborted = "was ended by signal 6";
-#endif
 
 struct Failure {
   const char* mode;
