@@ -3,8 +3,9 @@
 # the same rows in the same order, in turn; prints seconds a step, processor time, memory, the time to the
 # first step and the ratio, as the rows of docs/benchmarks.md.
 #
-#   bench/train_vs_upstream.sh [CASE...]     cases: mixed one-set dense long full no-qat (default: all)
-#     TURNS=3      turns of the case "mixed" (the others take one)
+#   bench/train_vs_upstream.sh [CASE...]     cases: mixed one-set dense long full no-qat (default: all
+#                  these) and command (two epochs of 200 rows, from start to adapter: half an hour)
+#     TURNS=3      turns of the case "mixed" (the others take one); ours runs before and after upstream
 #     STEPS=2      counted steps of a turn; the one before them (compiling, warming up) does not count
 #     DEVICE=D     what ours trains on (default cpu). With xla-cpu the plugin for the processor is installed
 #                  beside, and a second start, which finds its programs on disk, is measured too
