@@ -148,6 +148,12 @@ def ours(args, case, path):
             "peak": peak, "first": max(0.0, first)}
 
 
+def upstream_command(path, base, out, batch, max_len, qat, epochs=1, full=False):
+    """Trains with upstream; it prints a line "STEP time loss" after each step."""
+    return [sys.executable, "-c", UPSTREAM, path, base, out, str(batch), str(max_len), qat, str(epochs),
+            "full" if full else "lora"]
+
+
 def theirs(args, case, path):
     seen = []
 
@@ -155,9 +161,8 @@ def theirs(args, case, path):
         if line.startswith("STEP"):
             seen.append((float(line.split()[1]), float(line.split()[2])))
 
-    command = [sys.executable, "-c", UPSTREAM, path, f"{args.work}/base.pkl", f"{args.work}/theirs.pkl",
-               str(case.batch), str(case.max_len), case.qat, str(case.epochs),
-               "full" if case.full else "lora"]
+    command = upstream_command(path, f"{args.work}/base.pkl", f"{args.work}/theirs.pkl", case.batch,
+                               case.max_len, case.qat, case.epochs, case.full)
     start, wall, cpu, peak = run(command, on_line)
     seconds = [b[0] - a[0] for a, b in zip(seen, seen[1:])]
     return {"seconds": [None] + seconds, "losses": [s[1] for s in seen], "wall": wall, "cpu": cpu,

@@ -14,7 +14,7 @@ import time
 import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
-from train_vs_upstream import UPSTREAM  # noqa: E402
+from train_vs_upstream import upstream_command  # noqa: E402
 
 BATCH = 16
 PIECES = {"base": 8192, "tiny": 2048}  # of the vocabulary
@@ -137,8 +137,8 @@ class Check:
             file.write(self.tokenizer)
         platform = "cpu" if self.args.device == "xla-cpu" else self.args.device
         said = self.run(
-            name, [sys.executable, "-c", UPSTREAM, self.rows(steps), f"{self.work}/base.pkl",
-                   f"{self.work}/{name}.pkl", str(BATCH), "1024", "none"],
+            name, upstream_command(self.rows(steps), f"{self.work}/base.pkl", f"{self.work}/{name}.pkl",
+                                   BATCH, 1024, "none"),
             PYTHONPATH=package + os.pathsep + os.environ.get("PYTHONPATH", ""), JAX_PLATFORMS=platform)
         seen = [line.split() for line in (said or "").splitlines() if line.startswith("STEP")]
         times = [float(s[1]) for s in seen]
