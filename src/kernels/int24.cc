@@ -38,7 +38,6 @@ constexpr size_t kPanel = Kernels::kInt24Panel;     // columns
 constexpr size_t kDepth = 4;                        // of K, that one instruction sums
 constexpr size_t kStep = kBytes * kPanel * kDepth;  // bytes of a panel for them
 constexpr size_t kMaxRows = 9, kAccumulators = 27;  // of 32 registers
-constexpr size_t kPrefetchSteps = 32;               // ahead of the one in use
 constexpr float kTop = 8388607;                     // 2^23 - 1
 constexpr float kNothing = 1e-30f;                  // below: no reciprocal is formed
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

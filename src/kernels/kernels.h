@@ -44,7 +44,7 @@ struct AttentionBlock {
   size_t columns = 0;                  // floats of a row of scores that the spans take
   const int32_t* key_first = nullptr;  // [rows]
   const int32_t* key_end = nullptr;    // [rows]
-  float scale = 1;                     // logit = scale * (q . k)
+  float scale = 1;                     // logit = scale * (q . k); above 0
 
   const float* k = nullptr;  // key of row r at k + r * k_stride (m == 1)
   size_t k_stride = 0;
