@@ -76,9 +76,10 @@ class Check:
             os.environ, NEEDLE_CACHE_DIR=f"{self.work}/cache", XLA_PYTHON_CLIENT_PREALLOCATE="false",
             DO_NOT_TRACK="1", NEEDLE_TELEMETRY="0", HF_HUB_OFFLINE="1")
 
-    def run(self, name, command, most=240.0, **environment):
-        """Runs a command in the time that is left; returns its standard output, or None."""
-        limit = min(most, self.end - time.time())
+    def run(self, name, command, share=1.0, **environment):
+        """Runs a command in at most a share of the time of a part, and in what is left of it; returns its
+        standard output, or None."""
+        limit = min(share * self.args.limit, self.end - time.time())
         record = self.document["runs"][name] = {}
         if limit < 2:
             self.failed(name, "no time was left for it")
@@ -168,7 +169,7 @@ class Check:
             self.document["off"].append(f"losses of {first} and {second} are {apart:.1e} apart")
 
     def document_of(self, name, command):
-        said = self.run(name, command, 100)
+        said = self.run(name, command, share=0.4)
         try:
             self.document[name] = json.loads(said)
         except (TypeError, ValueError):
