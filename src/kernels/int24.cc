@@ -42,6 +42,9 @@ constexpr float kTop = 8388607;                     // 2^23 - 1
 constexpr float kNothing = 1e-30f;                  // below: no reciprocal is formed
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+/// The first n lanes of sixteen, all where n is larger.
+__mmask16 FirstLanes(size_t n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1); }
+
 size_t Steps(size_t K) { return (K + kDepth - 1) / kDepth; }
 
 /// Largest magnitude of x, and whether all of x is finite.
@@ -53,7 +56,7 @@ NEEDLE_VNNI Range RangeOf(const float* x, size_t n) {
   __m512 largest = _mm512_setzero_ps();
   __mmask16 bad = 0;
   for (size_t i = 0; i < n; i += 16) {
-    const auto live = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1u << (n - i)) - 1);
+    const __mmask16 live = FirstLanes(n - i);
     const __m512 v = _mm512_maskz_loadu_ps(live, x + i);
     bad |= _mm512_fpclass_ps_mask(v, 0x99);  // NaN of both kinds, infinity of both signs
     largest = _mm512_max_ps(largest, _mm512_abs_ps(v));
@@ -74,9 +77,7 @@ NEEDLE_VNNI void QuantiseInt8(MatView<const float> x, int bits, const Int8Rows& 
     const __m512 divisor = _mm512_set1_ps(scale);
     __m512i sum = _mm512_setzero_si512();
     for (size_t i = 0; i < padded; i += 16) {
-      const size_t left = padded - i, real = n - i;
-      const auto live = static_cast<__mmask16>(real >= 16 ? 0xffff : (1u << real) - 1);
-      const auto stored = static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1);
+      const __mmask16 live = FirstLanes(n - i), stored = FirstLanes(padded - i);
       const __m512 v = _mm512_div_ps(_mm512_maskz_loadu_ps(live, row + i), divisor);
       const __m512 rounded = _mm512_roundscale_ps(v, 0);  // halves to even
       // A value that is not finite becomes some level; the scale says what the row is.
@@ -94,9 +95,10 @@ NEEDLE_VNNI void PackColumn(const float* w, size_t K, uint8_t* to, float* scale)
   const bool some = range.largest >= kNothing && range.finite;
   *scale = !range.finite ? kNan : some ? range.largest / kTop : 0.0f;
   const __m512 factor = _mm512_set1_ps(some ? kTop / range.largest : 0.0f);
-  const __m512i high = _mm512_set1_epi32(8388607), offset = _mm512_set1_epi32(8388608);
+  const auto top = static_cast<int>(kTop);
+  const __m512i high = _mm512_set1_epi32(top), offset = _mm512_set1_epi32(top + 1);
   for (size_t k = 0; k < K; k += 16) {
-    const auto live = static_cast<__mmask16>(K - k >= 16 ? 0xffff : (1u << (K - k)) - 1);
+    const __mmask16 live = FirstLanes(K - k);
     const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(live, w + k), factor);
     // The product may round up to one more than the top.
     __m512i q = _mm512_min_epi32(_mm512_maskz_cvtps_epi32(live, v), high);
@@ -181,8 +183,7 @@ NEEDLE_VNNI inline __attribute__((always_inline)) void Tile(const Product& p, si
   for (size_t j = 0; j < P; ++j) {
     const size_t column = n + j * kPanel;
     if (column >= p.N) return;
-    const size_t left = p.N - column;
-    const auto live = static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1);
+    const __mmask16 live = FirstLanes(p.N - column);
     const uint8_t* panel = p.panels + column / kPanel * panel_bytes;
     const __m512 scales = _mm512_loadu_ps(panel + p.steps * kStep);
     NEEDLE_UNROLL

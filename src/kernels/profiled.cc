@@ -34,27 +34,19 @@ double VisibleProduct(const AttentionBlock& b) {
   return Product(pairs, b.E, b.group);
 }
 
-template <>
-struct FlopOf<&Kernels::gemm> {
+/// The sizes of a product come first, the summed one last.
+struct FlopOfProduct {
   template <class... Rest>
   static double Count(size_t M, size_t N, size_t K, const Rest&...) {
     return Product(M, N, K);
   }
 };
 template <>
-struct FlopOf<&Kernels::gemm_tn> {
-  template <class... Rest>
-  static double Count(size_t M, size_t N, size_t T, const Rest&...) {
-    return Product(M, N, T);
-  }
-};
+struct FlopOf<&Kernels::gemm> : FlopOfProduct {};
 template <>
-struct FlopOf<&Kernels::gemm_int24> {
-  template <class... Rest>
-  static double Count(size_t M, size_t N, size_t K, const Rest&...) {
-    return Product(M, N, K);
-  }
-};
+struct FlopOf<&Kernels::gemm_tn> : FlopOfProduct {};
+template <>
+struct FlopOf<&Kernels::gemm_int24> : FlopOfProduct {};
 template <>
 struct FlopOf<&Kernels::attention_forward> {
   template <class... Rest>
