@@ -1,6 +1,5 @@
 // The part of link.h that is the operating system's own: Windows.
 #ifdef _WIN32
-#define NOMINMAX
 #include <io.h>
 #include <windows.h>
 

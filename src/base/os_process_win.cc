@@ -1,7 +1,6 @@
 // The part of process.h and library.h that is the operating system's own: Windows.
 #ifdef _WIN32
 
-#define NOMINMAX
 #include <windows.h>
 
 #include <algorithm>

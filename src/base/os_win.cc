@@ -1,6 +1,5 @@
 #ifdef _WIN32
 
-#define NOMINMAX
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 

@@ -1,9 +1,6 @@
 // Test support: a started program on Windows. apps/program.h includes it.
 #pragma once
 
-#ifndef NOMINMAX  // libstdc++ defines it too
-#define NOMINMAX
-#endif
 #include <windows.h>
 
 #include <stdexcept>

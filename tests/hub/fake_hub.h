@@ -4,9 +4,6 @@
 #pragma once
 
 #ifdef _WIN32
-#ifndef NOMINMAX  // libstdc++ defines it too
-#define NOMINMAX
-#endif
 #include <winsock2.h>
 #include <ws2tcpip.h>
 #else

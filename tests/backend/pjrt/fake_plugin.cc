@@ -10,9 +10,6 @@
 // Alone it computes nothing but the product of two 2x2 matrices, whatever the program says. Each
 // load adds a line to a file named like the library and ".log".
 #ifdef _WIN32
-#ifndef NOMINMAX  // libstdc++ defines it too
-#define NOMINMAX
-#endif
 #include <windows.h>
 #else
 #include <dlfcn.h>
