@@ -83,8 +83,8 @@ void AddStructural(std::vector<Case>& cases) {
   const Floats &a = kMixed, &b = kOther;
   const auto add = [&](const char* operation, const std::string& body, std::vector<int64_t> shape,
                        Floats wanted) {
-    cases.push_back(
-        {operation, body, {DType::kF32, std::move(shape)}, a, b, std::move(wanted), kRounded});
+    const ArraySpec result{DType::kF32, std::move(shape)};
+    cases.push_back({operation, body, result, a, b, std::move(wanted), kRounded});
   };
   Floats product;
   for (size_t i = 0; i < 2; ++i)
@@ -128,8 +128,8 @@ void AddChoices(std::vector<Case>& cases) {
   const Floats &a = kMixed, &b = kOther;
   const auto add = [&](const char* operation, const std::string& body, std::vector<int64_t> shape,
                        Floats wanted) {
-    cases.push_back(
-        {operation, body, {DType::kF32, std::move(shape)}, a, b, std::move(wanted), kRounded});
+    const ArraySpec result{DType::kF32, std::move(shape)};
+    cases.push_back({operation, body, result, a, b, std::move(wanted), kRounded});
   };
   Floats chosen;
   for (size_t i = 0; i < 6; ++i) chosen.push_back(a[i] > b[i] ? a[i] : b[i]);
@@ -165,6 +165,7 @@ void AddChoices(std::vector<Case>& cases) {
 // Rows 1, 0, 1 of %a; and %b's rows added to rows 1 and 1 of %a. A loop that doubles three times.
 void AddGathers(std::vector<Case>& cases) {
   const Floats &a = kMixed, &b = kOther;
+  const ArraySpec three_rows{DType::kF32, {3, 3}};
   cases.push_back(
       {"gather",
        "%i = stablehlo.constant dense<[[1], [0], [1]]> : tensor<3x1xi32>\n"
@@ -172,7 +173,7 @@ void AddGathers(std::vector<Case>& cases) {
        "[1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, "
        "indices_are_sorted = false, slice_sizes = array<i64: 1, 3>}> : (tensor<2x3xf32>, "
        "tensor<3x1xi32>) -> tensor<3x3xf32>",
-       {DType::kF32, {3, 3}},
+       three_rows,
        a,
        b,
        {a[3], a[4], a[5], a[0], a[1], a[2], a[3], a[4], a[5]},

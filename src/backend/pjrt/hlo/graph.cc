@@ -130,10 +130,8 @@ Value Convert(Value x, DType to) {
 
 Value Compare(Value x, const char* direction, Value y) {
   assert(x.type() == y.type());
-  return x.graph->Add({.op = Op::kCompare,
-                       .in = {x.id, y.id},
-                       .type = {DType::kPred, x.shape()},
-                       .text = direction});
+  const Type type{DType::kPred, x.shape()};
+  return x.graph->Add({.op = Op::kCompare, .in = {x.id, y.id}, .type = type, .text = direction});
 }
 
 Value Select(Value pred, Value yes, Value no) {
