@@ -48,6 +48,26 @@ void GemmTn(benchmark::State& state, const Kernels& k, size_t M, size_t N, size_
   CountFlops(state, 2.0 * static_cast<double>(M * N * T));
 }
 
+/// A weight gradient [M, N] as training computes it: 128 columns of the longer side a call, over
+/// rows that no cache holds.
+void GemmTnColumns(benchmark::State& state, const Kernels& k, size_t M, size_t N, size_t T) {
+  const size_t kColumns = 128, kMatrices = 16;
+  const size_t m = M > N ? kColumns : M, n = M > N ? N : kColumns;
+  const auto a = Normal(T * M * kMatrices, 1), b = Normal(T * N * kMatrices, 2);
+  std::vector<float> scratch(k.PackedSize(T, n)), c(M * N);
+  size_t i = 0;
+  for (auto _ : state) {
+    const size_t matrix = ++i % kMatrices;
+    for (size_t from = 0; from < std::max(M, N); from += kColumns) {
+      const size_t row = M > N ? from : 0, column = M > N ? 0 : from;
+      k.gemm_tn(m, n, T, a.data() + matrix * T * M + row, M, b.data() + matrix * T * N + column, N,
+                c.data() + row * N + column, N, scratch.data());
+    }
+    benchmark::ClobberMemory();
+  }
+  CountFlops(state, 2.0 * static_cast<double>(M * N * T));
+}
+
 void Pack(benchmark::State& state, const Kernels& k, bool by_rows) {
   const size_t K = 512, N = 1536;
   const auto b = Normal(K * N, 2);
@@ -99,6 +119,12 @@ void RegisterGemm() {
         [s = std::vector<size_t>(s, s + 3)](benchmark::State& state, const Kernels& k) {
           GemmTn(state, k, s[0], s[1], s[2]);
         });
+  constexpr size_t streamed[][2] = {{16, 512}, {16, 1536}, {512, 64}, {512, 16}};
+  for (const auto& s : streamed)
+    Register("gemm_tn/" + std::to_string(s[0]) + "x" + std::to_string(s[1]) + "x700/streamed",
+             [M = s[0], N = s[1]](benchmark::State& state, const Kernels& k) {
+               GemmTnColumns(state, k, M, N, 700);
+             });
   for (const bool by_rows : {true, false})
     Register(by_rows ? "pack/rows" : "pack/columns",
              [by_rows](benchmark::State& state, const Kernels& k) { Pack(state, k, by_rows); });
