@@ -14,6 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace needle {
 namespace HWY_NAMESPACE {
 
+inline constexpr size_t kPackDepth = 128;
+
 /// Where packing puts B: rows from k0, columns from n0, of panels with panels_k rows.
 struct PanelPlace {
   float* panels;
@@ -56,44 +58,68 @@ HWY_NOINLINE void PackRows(const Rows rows, size_t K, size_t N, const PanelPlace
   }
 }
 
-/// B(k, n) = columns(n)[k], for 4 columns of one panel.
+#if HWY_TARGET == HWY_SCALAR
+inline constexpr size_t kColumnsAtOnce = 4;
+#else
+using PackTag = hn::CappedTag<float, 8>;  // as many columns as there are registers for addresses
+inline constexpr size_t kColumnsAtOnce = hn::MaxLanes(PackTag());
+
+/// Four floats from k of each fourth of the columns, one after the other.
+template <class D>
+HWY_INLINE hn::VFromD<D> LoadFourths(D d, const float* const* columns, size_t k) {
+  constexpr size_t kBlocks = hn::MaxLanes(D()) / 4;
+  if constexpr (kBlocks == 1) {
+    return hn::LoadU(d, columns[0] + k);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, LoadFourths(half, columns + kBlocks / 2 * 4, k),
+                       LoadFourths(half, columns, k));
+  }
+}
+#endif
+
+/// B(k, n) = columns(n)[k], for kColumnsAtOnce columns of one panel, from k to K.
 template <class Rows>
-HWY_INLINE void PackFourColumns(const Rows& columns, size_t n, size_t K, float* to) {
-  const float *c0 = columns(n), *c1 = columns(n + 1), *c2 = columns(n + 2), *c3 = columns(n + 3);
-  size_t k = 0;
+HWY_INLINE void PackSomeColumns(const Rows& columns, size_t n, size_t k, size_t K, float* to) {
+  const float* from[kColumnsAtOnce];
+  for (size_t i = 0; i < kColumnsAtOnce; ++i) from[i] = columns(n + i);
 #if HWY_TARGET != HWY_SCALAR
-  const hn::CappedTag<float, 4> d;
+  // Squares of 4 x 4 are transposed side by side.
+  const PackTag d;
+  const hn::Repartition<double, PackTag> pairs;
   for (; k + 4 <= K; k += 4, to += 4 * kPanelWidth) {
-    const auto x0 = hn::LoadU(d, c0 + k), x1 = hn::LoadU(d, c1 + k);
-    const auto x2 = hn::LoadU(d, c2 + k), x3 = hn::LoadU(d, c3 + k);
-    const auto low01 = hn::InterleaveLower(d, x0, x1), low23 = hn::InterleaveLower(d, x2, x3);
-    const auto up01 = hn::InterleaveUpper(d, x0, x1), up23 = hn::InterleaveUpper(d, x2, x3);
-    hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
-    hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + kPanelWidth);
-    hn::StoreU(hn::ConcatLowerLower(d, up23, up01), d, to + 2 * kPanelWidth);
-    hn::StoreU(hn::ConcatUpperUpper(d, up23, up01), d, to + 3 * kPanelWidth);
+    const auto x0 = LoadFourths(d, from, k), x1 = LoadFourths(d, from + 1, k);
+    const auto x2 = LoadFourths(d, from + 2, k), x3 = LoadFourths(d, from + 3, k);
+    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, x0, x1));
+    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, x2, x3));
+    const auto up01 = hn::BitCast(pairs, hn::InterleaveUpper(d, x0, x1));
+    const auto up23 = hn::BitCast(pairs, hn::InterleaveUpper(d, x2, x3));
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + kPanelWidth);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, up01, up23)), d, to + 2 * kPanelWidth);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, up01, up23)), d, to + 3 * kPanelWidth);
   }
 #endif
-  for (; k < K; ++k, to += kPanelWidth) {
-    to[0] = c0[k];
-    to[1] = c1[k];
-    to[2] = c2[k];
-    to[3] = c3[k];
-  }
+  for (; k < K; ++k, to += kPanelWidth)
+    for (size_t i = 0; i < kColumnsAtOnce; ++i) to[i] = from[i][k];
 }
 
 /// B(k, n) = columns(n)[k]
 template <class Rows>
 HWY_NOINLINE void PackColumns(const Rows columns, size_t K, size_t N, const PanelPlace place) {
-  for (size_t n = 0; n < N;) {
-    if (place.Run(n, N) >= 4) {
-      PackFourColumns(columns, n, K, place.At(0, n));
-      n += 4;
-    } else {
-      const float* from = columns(n);
-      float* to = place.At(0, n);
-      for (size_t k = 0; k < K; ++k) to[k * kPanelWidth] = from[k];
-      ++n;
+  for (size_t n = 0, run = 0; n < N; n += run) {
+    run = place.Run(n, N);
+    // A part of the panel that stays in the first-level cache until all its columns are there.
+    for (size_t k = 0; k < K; k += kPackDepth) {
+      const size_t end = std::min(K, k + kPackDepth);
+      size_t i = 0;
+      for (; i + kColumnsAtOnce <= run; i += kColumnsAtOnce)
+        PackSomeColumns(columns, n + i, k, end, place.At(k, n + i));
+      for (; i < run; ++i) {
+        const float* from = columns(n + i);
+        float* to = place.At(k, n + i);
+        for (size_t at = k; at < end; ++at, to += kPanelWidth) *to = from[at];
+      }
     }
   }
 }
