@@ -148,20 +148,29 @@ TEST_F(PjrtOptions, NarrowProductsAreNearAndOnlyWhenAskedFor) {
   EXPECT_NE(loss[hlo::Precision::kBf16], exact) << "products of bf16 round";
 }
 
-TEST_F(PjrtOptions, OlderPluginsTakeTheSameStep) {
-  double want = 0;
-  for (const std::string& plugin : {CpuPlugin(), OlderCpuPlugin(), OldestCpuPlugin()}) {
-    if (plugin.empty()) continue;
-    const auto backend = MakeOn(CpuClient(plugin), ReferenceModel("tiny"), SmallPjrtLora());
-    ASSERT_NE(backend, nullptr) << plugin;
-    const std::vector<EncodedExample> examples = ShortExamples(4, 60);
-    const std::vector<int32_t> rows = {0, 1, 2, 3};
-    const Result<StepResult> step = backend->Step(ForestOf(examples, rows), {1e-3f, 0.1f, 0.001f});
-    ASSERT_TRUE(step.ok()) << step.error().message();
-    if (want == 0) want = step->loss;
-    EXPECT_NEAR(step->loss, want, 2e-6 * want) << plugin;
+class PjrtOlderPlugin : public PjrtOptions, public testing::WithParamInterface<bool> {};
+
+TEST_P(PjrtOlderPlugin, TakesTheSameSteps) {
+  const std::string older = GetParam() ? OldestCpuPlugin() : OlderCpuPlugin();
+  NEEDLE_NEED_PLUGIN(older);
+  const auto newest = MakeOn(CpuClient(CpuPlugin()), ReferenceModel("tiny"), SmallPjrtLora());
+  const auto backend = MakeOn(CpuClient(older), ReferenceModel("tiny"), SmallPjrtLora());
+  ASSERT_TRUE(newest != nullptr && backend != nullptr);
+  const std::vector<EncodedExample> examples = ShortExamples(4, 60);
+  const std::vector<int32_t> rows = {0, 1, 2, 3};
+  const Forest forest = ForestOf(examples, rows);
+  for (int t = 1; t <= 3; ++t) {  // from the second on the updates count
+    const UpdateScalars scalars = ScalarsOf(AdamWOptions(), 1e-3f, t);
+    const Result<StepResult> want = newest->Step(forest, scalars);
+    const Result<StepResult> got = backend->Step(forest, scalars);
+    ASSERT_TRUE(want.ok() && got.ok()) << (got.ok() ? want : got).error().message();
+    EXPECT_NEAR(got->loss, want->loss, 2e-6 * want->loss) << t;
+    EXPECT_NEAR(got->grad_norm, want->grad_norm, 2e-5 * want->grad_norm) << t;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Pjrt, PjrtOlderPlugin, testing::Bool(),
+                         [](const auto& test) { return test.param ? "Oldest" : "Older"; });
 
 }  // namespace
 }  // namespace needle
