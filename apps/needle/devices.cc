@@ -147,7 +147,8 @@ Status Run(const std::string& device) {
   const pjrt::Platform platform = pjrt::ThisPlatform();
   pjrt::OpenOptions options;
   NEEDLE_ASSIGN(const std::string program, ProgramPath());
-  options.prober = pjrt::ProbeInChild(program, pjrt::ProbeSeconds(platform));
+  NEEDLE_ASSIGN(const double seconds, pjrt::ProbeSeconds(platform));
+  options.prober = pjrt::ProbeInChild(program, seconds);
   options.cache_folder = pjrt::CacheFolder(platform);
   options.refresh = true;  // who asks wants to know how it is now
   const pjrt::Survey survey = pjrt::LookAround(platform, device, options);

@@ -84,45 +84,62 @@ Result<std::vector<std::string>> NamesToExamine(const std::string& device) {
   return names;
 }
 
-Result<Examined> ExamineNamed(const std::string& name) {
-  Examined e;
-  e.name = name;
+/// Each device that opens by a name: "cuda:0", "cuda:1" where it stands for several; none for the
+/// native engine, which is the measure itself.
+Result<std::vector<Examined>> ExamineNamed(const std::string& name) {
   const Result<Device> device = OpenDevice(name);
   if (!device.ok()) {
     if (device.error().code() == Code::kInvalidArgument) return device.error();
+    Examined e;
+    e.name = name;
     e.failure = device.error().message();
-    return e;
+    Print(e);
+    return std::vector<Examined>{e};
   }
-  e.name = device->name();
-  e.description = device->description();
   for (const std::string& note : device->notes()) PrintNote(note);
-  if (device->name() == "cpu") return e;  // the measure itself
-  NEEDLE_ASSIGN(e.report, Examine(*device));
-  return e;
+  std::vector<Examined> all;
+  if (device->name() == "cpu") return all;
+  for (int i = 0; i < device->count(); ++i) {
+    Examined e;
+    e.name = device->count() == 1 ? device->name() : fmt::format("{}:{}", device->name(), i);
+    e.description = device->description();
+    NEEDLE_ASSIGN(e.report, Examine(*device, i));
+    Print(e);
+    all.push_back(std::move(e));
+  }
+  return all;
 }
+
+void Add(std::string& list, const std::string& name) { list += (list.empty() ? "" : ", ") + name; }
 
 Status Run(const std::string& device) {
   NEEDLE_ASSIGN(const std::vector<std::string> names, NamesToExamine(device));
   std::vector<Value> documents;
-  std::string off;
+  std::string wrong, closed;
   for (const std::string& name : names) {
-    NEEDLE_ASSIGN(const Examined e, ExamineNamed(name));
-    if (e.name == "cpu") continue;
-    Print(e);
-    if (!e.ok()) off += (off.empty() ? "" : ", ") + e.name;
-    documents.push_back(Document(e));
+    NEEDLE_ASSIGN(const std::vector<Examined> all, ExamineNamed(name));
+    for (const Examined& e : all) {
+      if (!e.ok()) Add(e.failure.empty() ? wrong : closed, e.name);
+      documents.push_back(Document(e));
+    }
   }
   if (documents.empty())
     PrintLine("doctor",
               "nothing to examine: only the native engine is here, which is what others are "
               "measured by");
+  const bool ok = wrong.empty() && closed.empty();
   if (JsonMode())
     PrintJson(Value::Object(
-        {{"success", Value::Bool(off.empty())}, {"devices", Value::Array(std::move(documents))}}));
-  if (off.empty()) return {};
-  return Error(Code::kCheckFailed, off +
-                                       ": the device does not compute what the native engine "
-                                       "computes; do not train on it (--device cpu)");
+        {{"success", Value::Bool(ok)}, {"devices", Value::Array(std::move(documents))}}));
+  if (ok) return {};
+  std::string message;
+  if (!wrong.empty())
+    message = wrong +
+              ": the device does not compute what the native engine computes; do not train on it "
+              "(--device cpu)";
+  if (!closed.empty())
+    message += (message.empty() ? "" : "; ") + closed + ": the device cannot be used";
+  return Error(Code::kCheckFailed, message);
 }
 
 }  // namespace

@@ -20,8 +20,10 @@ Result<Device> Device::Open(const DeviceOptions& options) {
   const pjrt::Platform platform = pjrt::ThisPlatform();
   pjrt::OpenOptions open;
   open.cache_folder = pjrt::CacheFolder(platform);
-  if (!options.probe_program.empty())
-    open.prober = pjrt::ProbeInChild(options.probe_program, pjrt::ProbeSeconds(platform));
+  if (!options.probe_program.empty()) {
+    NEEDLE_ASSIGN(const double seconds, pjrt::ProbeSeconds(platform));
+    open.prober = pjrt::ProbeInChild(options.probe_program, seconds);
+  }
   NEEDLE_ASSIGN(pjrt::OpenedDevice opened, pjrt::OpenDevice(platform, options.device, open));
   auto impl = std::make_shared<Impl>();
   impl->kind = opened.kind;

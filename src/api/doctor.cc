@@ -170,10 +170,11 @@ bool DoctorReport::ok() const {
   return std::all_of(lines.begin(), lines.end(), [](const DoctorLine& line) { return line.ok(); });
 }
 
-Result<DoctorReport> Examine(const Device& device) {
+Result<DoctorReport> Examine(const Device& device, int index) {
   assert(device.impl().client != nullptr);
+  NEEDLE_ASSIGN(const std::shared_ptr<pjrt::Client> client, device.impl().client->Only(index));
   DoctorReport report;
-  ExamineOperations(*device.impl().client, &report);
+  ExamineOperations(*client, &report);
   NEEDLE_ASSIGN(const Checkpoint model, SmallModel());
   LoraOptions lora;
   lora.rank = 4;
@@ -182,8 +183,7 @@ Result<DoctorReport> Examine(const Device& device) {
   NEEDLE_ASSIGN(const std::unique_ptr<Backend> native, MakeCpuBackend(model, native_options));
   PjrtBackendOptions options;
   options.lora = lora;
-  const Result<std::unique_ptr<PjrtBackend>> made =
-      MakePjrtBackend(device.impl().client, model, options);
+  const Result<std::unique_ptr<PjrtBackend>> made = MakePjrtBackend(client, model, options);
   if (!made.ok()) {
     report.lines.push_back({"a small model", 0, 0, made.error().message()});
     return report;

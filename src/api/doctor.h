@@ -27,7 +27,8 @@ struct DoctorReport {
   bool ok() const;
 };
 
-/// Examines one device other than the native engine. Errors: the native engine's.
-Result<DoctorReport> Examine(const Device& device);
+/// Examines one of the devices that a plugin shows, below device.count(); not the native engine.
+/// Errors: the native engine's; no such device.
+Result<DoctorReport> Examine(const Device& device, int index);
 
 }  // namespace needle

@@ -25,11 +25,13 @@ class Devices : public testing::Test {
     return v;
   }
   /// A plugin that hands all to the real CPU plugin but for what `mode` says; named "mine", so that
-  /// it gets no options of GPU plugins.
+  /// it gets no options of GPU plugins, but one that asks for a single device.
   Variables Mine(const std::string& mode) const {
     const std::string path = PutFakePlugin(w_.File("fake/plugin.so"),
                                            "real=" + CpuPlugin() + "\nplatform=cuda\n" + mode);
-    return Plain({{"PJRT_NAMES_AND_LIBRARY_PATHS", "mine:" + path}});
+    Write(w_.File("mine.json"),
+          R"({"library_path":")" + path + R"(","create_options":{"cpu_device_count":1}})");
+    return Plain({{"PJRT_NAMES_AND_LIBRARY_PATHS", "mine:" + w_.File("mine.json")}});
   }
   static Variables Plain(const Variables& more = {}) {
     Variables v = {{"NEEDLE_DEVICE", ""}, {"TF_CPP_MIN_LOG_LEVEL", "3"}};
@@ -156,6 +158,20 @@ TEST_F(Devices, AnUnknownXlaFlagIsCaughtBeforeThePluginEndsTheProcess) {
   EXPECT_TRUE(Has(f.err, "Unknown flag in XLA_FLAGS: --xla_no_such_flag=1")) << f.err;
 }
 
+TEST_F(Devices, AnXlaFlagWithoutAMeaningIsNamedTheSame) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  for (const char* flags : {"--xla_cpu_enable_fast_math=perhaps", "no-such-file-of-flags",
+                            "--xla_force_host_platform_device_count=0"}) {
+    const Finished f =
+        w_.Needle({"run", "--checkpoint", "base.pkl", "--query", "q", "--device", "xla-cpu"},
+                  XlaCpu({{"XLA_FLAGS", flags}}));
+    EXPECT_EQ(f.status, 2) << f.err;
+    EXPECT_TRUE(Has(f.err, "XLA_FLAGS: ")) << f.err;
+    EXPECT_TRUE(Has(f.err, flags)) << f.err;
+    EXPECT_LT(f.err.size(), 600u) << f.err;
+  }
+}
+
 TEST_F(Devices, FinetuneTrainsThroughAPluginAndSaysSo) {
   NEEDLE_NEED_PLUGIN(CpuPlugin());
   const Finished f =
@@ -242,12 +258,29 @@ TEST_F(Devices, AnArchiveRunsOnTheProcessorAndRefusesAnotherDevice) {
   EXPECT_EQ(f.status, 0) << f.err;
 }
 
-TEST_F(Devices, DoctorPassesADeviceThatComputesRightly) {
+TEST_F(Devices, DoctorPassesEachDeviceThatComputesRightly) {
   NEEDLE_NEED_PLUGIN(CpuPlugin());
-  const Finished f = w_.Needle({"doctor", "--device", "xla-cpu"}, XlaCpu());
+  const Finished f = w_.Needle({"doctor", "--device", "xla-cpu", "--json"},
+                               XlaCpu({{"XLA_FLAGS", "--xla_force_host_platform_device_count=2"}}));
   EXPECT_EQ(f.status, 0) << f.out << f.err;
-  EXPECT_FALSE(Has(f.out, "WRONG")) << f.out;
-  EXPECT_TRUE(Has(f.out, "trained values after three steps")) << f.out;
+  EXPECT_FALSE(Has(f.err, "WRONG")) << f.err;
+  const std::string last = "trained values after three steps";
+  EXPECT_NE(f.err.find(last), f.err.rfind(last)) << f.err;
+  const json::Value document = Document(f);
+  const std::vector<json::Value>& devices = document.Find("devices")->items();
+  ASSERT_EQ(devices.size(), 2u);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    EXPECT_EQ(devices[i].Find("name")->as_string(), "xla-cpu:" + std::to_string(i));
+    EXPECT_GT(devices[i].Find("checks")->items().size(), 30u);
+  }
+}
+
+TEST_F(Devices, DoctorTellsADeviceThatCannotBeOpenedFromOneThatIsWrong) {
+  const Finished f = w_.Needle({"doctor"}, Cuda("mode=client-error"));
+  EXPECT_EQ(f.status, 3) << f.out << f.err;
+  EXPECT_TRUE(Has(f.out, "CUDA_ERROR_NO_DEVICE")) << f.out;
+  EXPECT_TRUE(Has(f.err, "cuda: the device cannot be used")) << f.err;
+  EXPECT_FALSE(Has(f.err, "does not compute")) << f.err;
 }
 
 TEST_F(Devices, DoctorNamesTheOperationThatIsWrongAndExitsWith3) {

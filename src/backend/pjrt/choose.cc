@@ -87,6 +87,7 @@ Status AddVisible(const Platform& p, const std::string& variable,
     if (!id || *id < 0) return BadVariable(variable, list, "\"all\" or numbers such as 0,1");
     ids.push_back(*id);
   }
+  if (ids.empty()) return BadVariable(variable, list, "\"all\" or numbers such as 0,1");
   options.push_back({"visible_devices", std::move(ids)});
   return {};
 }
@@ -104,7 +105,8 @@ Result<std::vector<NamedValue>> GpuOptions(Kind kind, const Platform& p) {
   const std::string collective = p.Env("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB");
   if (!collective.empty()) {
     const std::optional<int64_t> mb = ParseInteger<int64_t>(collective);
-    if (!mb || *mb < 0)
+    constexpr int64_t kMostMb = int64_t{1} << 40;  // as bytes it must fit
+    if (!mb || *mb < 0 || *mb > kMostMb)
       return BadVariable("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", collective, "a number of MB");
     options.push_back({"collective_memory_size", *mb << 20});
   }
@@ -275,6 +277,10 @@ Result<Wish> ReadWish(const std::string& device, const Platform& p) {
     wish.numbered = true;
     wish.index = *index;
     text.resize(colon);
+    if (*index > 0 && KindsOf(text) == std::vector<Kind>{Kind::kCpu})
+      return Error(Code::kInvalidArgument,
+                   StrCat(wish.from, "=", text, ":", *index, ": the native engine is one device, ",
+                          text, "; --threads says how many threads it takes"));
   }
   wish.names = {text};
   return wish;
@@ -290,7 +296,8 @@ Result<Attempt> AttemptFor(const Candidate& c, const Platform& p) {
     } else if (c.kind == Kind::kMetal) {
       attempt.options = MetalOptions(c);
     } else if (c.kind == Kind::kXlaCpu) {
-      attempt.options = {{"cpu_device_count", int64_t{HostDeviceCount(p)}}};
+      NEEDLE_ASSIGN(const int count, HostDeviceCount(p));
+      attempt.options = {{"cpu_device_count", int64_t{count}}};
     }
   }
   if (c.kind == Kind::kCuda) {

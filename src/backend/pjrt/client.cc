@@ -117,7 +117,7 @@ std::string FileSizeOf(const std::string& path) {
 }  // namespace
 
 ClientCore::~ClientCore() {
-  if (client == nullptr) return;
+  if (client == nullptr || whole) return;
   auto args = abi::Args<abi::ClientDestroyArgs>();
   args.client = client;
   (void)Check(api(), plugin->Path(), api().client_destroy(&args), "closing");
@@ -161,12 +161,21 @@ void Client::SetOverrides(std::map<std::string, FlagValue> overrides) {
   overrides_ = std::move(overrides);
 }
 
-Status Client::Select(int device) {
+Result<std::unique_ptr<Client>> Client::Only(int device) const {
   const auto d = static_cast<size_t>(device);
   if (device < 0 || d >= core_->devices.size()) return NoDevice(*core_, device);
-  core_->devices = {core_->devices[d]};
-  core_->handles = {core_->handles[d]};
-  return {};
+  auto core = std::make_shared<ClientCore>();
+  core->plugin = core_->plugin;
+  core->whole = core_;
+  core->client = core_->client;
+  core->platform_name = core_->platform_name;
+  core->platform_version = core_->platform_version;
+  core->devices = {core_->devices[d]};
+  core->handles = {core_->handles[d]};
+  std::unique_ptr<Client> only(new Client(std::move(core)));
+  only->cache_ = cache_;
+  only->overrides_ = overrides_;
+  return only;
 }
 
 DeviceMemory Client::Memory(int device) const {

@@ -240,9 +240,9 @@ class Client {
   int64_t bytes_to_host() const;
   int64_t bytes_to_device() const;
 
-  /// Narrows the client to one of its devices, which is device 0 from here on. Call it before
-  /// anything is made. Error: no such device.
-  Status Select(int device);
+  /// The same client with one of its devices alone, which is device 0 there. Both may be used, and
+  /// either may end first. Error: no such device.
+  Result<std::unique_ptr<Client>> Only(int device) const;
 
   /// XLA flags that every Compile gets; a program's own come on top.
   void SetOverrides(std::map<std::string, FlagValue> overrides);

@@ -14,6 +14,7 @@ namespace needle::pjrt {
 
 struct ClientCore {
   std::shared_ptr<Plugin> plugin;
+  std::shared_ptr<const ClientCore> whole;  // what `client` belongs to; nullptr: to this
   abi::Client* client = nullptr;
   std::vector<abi::Device*> handles;  // parallel to devices
   std::vector<DeviceInfo> devices;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "base/str_cat.h"
 #include "json/json.h"
@@ -147,12 +148,15 @@ Status ReadConfig(const Platform& p, Candidate* candidate) {
   if (!parsed.ok())
     return Error(Code::kInvalidArgument, StrCat(path, ": ", parsed.error().message()));
   const json::Value* library = parsed->is_object() ? parsed->Find("library_path") : nullptr;
-  if (library == nullptr || !library->is_string())
+  if (library == nullptr || !library->is_string() || library->as_string().empty())
     return Error(Code::kInvalidArgument,
                  StrCat(path, ": \"library_path\" is missing; it names the plugin's library"));
   candidate->library = library->as_string();
   const json::Value* options = parsed->Find("create_options");
   if (options == nullptr) return {};
+  if (!options->is_object())
+    return Error(Code::kInvalidArgument,
+                 StrCat(path, R"(: "create_options" must be an object, such as {"name": 1})"));
   for (const auto& [name, value] : options->members()) {
     NEEDLE_ASSIGN(NamedValue option, OptionOf(name, value, path));
     candidate->options.push_back(std::move(option));
@@ -172,11 +176,12 @@ Result<Candidate> EnvironmentCandidate(const std::string& entry, const Platform&
   c.kind = KindNamed(c.name);
   c.origin = kVariable;
   c.priority = RowOf(c.kind).priority;
-  if (c.name == "cpu")
+  const std::string name = AsciiLower(c.name);
+  if (name == "cpu" || name == "auto")
     return Error(Code::kInvalidArgument,
-                 StrCat(kVariable,
-                        " names a plugin \"cpu\"; that is the name of the built-in "
-                        "engine. Call it xla-cpu"));
+                 StrCat(kVariable, " names a plugin \"", c.name, "\"; that name means ",
+                        name == "cpu" ? "the built-in engine. Call it xla-cpu"
+                                      : "that a device is chosen. Give it another"));
   if (c.library.size() > 5 && c.library.compare(c.library.size() - 5, 5, ".json") == 0)
     NEEDLE_TRY(ReadConfig(p, &c));
   return c;

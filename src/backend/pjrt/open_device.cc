@@ -56,14 +56,14 @@ class GroupWalk {
       : choice_(choice), platform_(platform), options_(options), unopened_(unopened) {}
 
   Result<Picked> Pick(const std::vector<Attempt>& group) {
-    std::optional<Error> last;
+    std::optional<Error> first;
     for (const Attempt& attempt : group) {
       Picked picked;
       picked.attempt = attempt;
       if (attempt.candidate.library.empty()) return Native(std::move(picked));
       if (const auto at = unopened_.find(attempt.candidate.library); at != unopened_.end()) {
         Failed(attempt, at->second);
-        last = at->second;
+        if (!first) first = at->second;
         continue;
       }
       picked.answer =
@@ -74,9 +74,12 @@ class GroupWalk {
       if (!why) why = Objection(choice_, attempt, picked.answer, platform_);
       if (!why) return Taken(std::move(picked));
       Failed(attempt, *why);
-      last = std::move(why);
+      if (!first) first = std::move(why);
     }
-    return *last;  // a group is never empty
+    // A group is never empty. The first is what is meant; the others are in the table.
+    if (failures_.size() < 2 || first->code() == Code::kInvalidArgument) return *first;
+    return Error(first->code(), StrCat(first->message(), " (and ", failures_.size() - 1,
+                                       " more fail; \"needle devices\" says why)"));
   }
 
  private:
@@ -129,7 +132,9 @@ Result<std::unique_ptr<Client>> OpenClient(const Picked& picked, const Wish& wis
   NEEDLE_ASSIGN(std::shared_ptr<Plugin> plugin, Plugin::Load(picked.attempt.candidate.library));
   NEEDLE_ASSIGN(std::unique_ptr<Client> client,
                 Client::Create(std::move(plugin), picked.attempt.options));
-  if (wish.numbered) NEEDLE_TRY(client->Select(wish.index));
+  if (wish.numbered) {
+    NEEDLE_ASSIGN(client, client->Only(wish.index));
+  }
   client->SetOverrides(picked.attempt.overrides);
   client->SetCache(CompileFolder(options));
   return client;

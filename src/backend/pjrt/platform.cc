@@ -1,13 +1,13 @@
 #include "backend/pjrt/platform.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "base/file.h"
 #include "base/native_path.h"
+#include "base/parse_integer.h"
 #include "base/process.h"
 #include "base/str_cat.h"
 
@@ -234,15 +234,16 @@ std::vector<std::pair<std::string, std::string>> MissingEnvironment(const Platfo
   return missing;
 }
 
-int HostDeviceCount(const Platform& p) {
+Result<int> HostDeviceCount(const Platform& p) {
   const std::string flags = p.Env("XLA_FLAGS");
   const std::string name = "--xla_force_host_platform_device_count=";
   const size_t at = flags.rfind(name);  // the last of a repeated flag counts
   if (at == std::string::npos) return 1;
-  int count = 0;
-  const char* begin = flags.data() + at + name.size();
-  const auto read = std::from_chars(begin, flags.data() + flags.size(), count);
-  return read.ec == std::errc() && count >= 1 ? count : 1;
+  const size_t begin = at + name.size();
+  const std::string text = flags.substr(begin, flags.find_first_of(" \t\n", begin) - begin);
+  if (const std::optional<int> count = ParseInteger<int>(text); count && *count >= 1) return *count;
+  return Error(Code::kInvalidArgument,
+               StrCat("XLA_FLAGS: ", name, text, ": wanted is a number of devices from 1 on"));
 }
 
 }  // namespace needle::pjrt

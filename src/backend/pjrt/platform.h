@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace needle::pjrt {
 
 enum class Os { kLinux, kMacOs, kWindows };
@@ -62,7 +64,7 @@ std::vector<std::pair<std::string, std::string>> MissingEnvironment(const Platfo
                                                                     bool quiet = false);
 
 /// The number in --xla_force_host_platform_device_count of XLA_FLAGS, which CPU plugins leave to
-/// their host; 1 when it is not there or is no number.
-int HostDeviceCount(const Platform& platform);
+/// their host; 1 when it is not there. Error: it is no number from 1 on.
+Result<int> HostDeviceCount(const Platform& platform);
 
 }  // namespace needle::pjrt

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend/pjrt/compile_cache.h"
+#include "base/env.h"
 #include "base/file.h"
 #include "base/library.h"
 #include "base/native_path.h"
@@ -92,11 +93,22 @@ std::string LineWith(const std::string& text, const std::string& word) {
   return text.substr(at, text.find_first_of("\r\n", at) - at);
 }
 
-ProbeAnswer Ended(const Attempt& attempt, const ChildOutcome& child) {
+/// What XLA says of its flags before it ends the process: an unknown one, a value that is none, a
+/// file of flags that is not there. "" when it says nothing of them.
+std::string RefusedFlag(const std::string& err) {
+  const std::string unknown = LineWith(err, "Unknown flag");
+  if (!unknown.empty()) return unknown;
+  if (!LineWith(err, "Flag parsing failed").empty())
+    return StrCat("the value of a flag cannot be read: ", GetEnvOr("XLA_FLAGS", ""));
+  const std::string file = LineWith(err, "Could not open file");
+  return file.find("XLA_FLAGS") == std::string::npos ? "" : file;
+}
+
+ProbeAnswer Ended(const Attempt& attempt, const ChildOutcome& child, double seconds) {
   ProbeAnswer answer;
   answer.ended = true;
   const std::string& library = attempt.candidate.library;
-  const std::string flag = LineWith(child.err, "Unknown flag");
+  const std::string flag = RefusedFlag(child.err);
   if (!flag.empty()) {
     answer.error = Error(Code::kInvalidArgument,
                          StrCat("XLA_FLAGS: ", library, " refuses it and ends its process: ", flag,
@@ -104,9 +116,11 @@ ProbeAnswer Ended(const Attempt& attempt, const ChildOutcome& child) {
     return answer;
   }
   const std::string said = LastLines(child.err, 600);
-  answer.error = Error(Code::kUnavailable,
-                       StrCat(library, ": a process that tried the plugin ", Describe(child),
-                              said.empty() ? "" : StrCat("; it last wrote: ", said)));
+  answer.error =
+      Error(Code::kUnavailable,
+            StrCat(library, ": a process that tried the plugin ", Describe(child),
+                   child.timed_out ? StrCat(" after ", seconds, " s (NEEDLE_PROBE_SECONDS)") : "",
+                   said.empty() ? "" : StrCat("; it last wrote: ", said)));
   return answer;
 }
 
@@ -116,11 +130,11 @@ ProbeAnswer Failed(Error error) {
   return answer;
 }
 
-ProbeAnswer ReadAnswer(const Attempt& attempt, const ChildOutcome& child) {
+ProbeAnswer ReadAnswer(const Attempt& attempt, const ChildOutcome& child, double seconds) {
   const std::string line = LineWith(child.out, std::string(kMark));
-  if (line.empty() || child.exit_code != 0) return Ended(attempt, child);
+  if (line.empty() || child.exit_code != 0) return Ended(attempt, child, seconds);
   const Result<json::Value> parsed = json::Parse(line.substr(kMark.size()));
-  if (!parsed.ok()) return Ended(attempt, child);
+  if (!parsed.ok()) return Ended(attempt, child, seconds);
   Result<ProbeAnswer> answer = AnswerFromJson(*parsed);
   return answer.ok() ? *std::move(answer) : Failed(answer.error());
 }
@@ -136,11 +150,11 @@ std::string StampOf(const std::string& path) {
 
 /// All that may change what a plugin does.
 std::string KeyOf(const Attempt& attempt, const Platform& platform) {
-  std::vector<std::string> parts = {"probe 1", json::Dump(ToJson(attempt)),
+  std::vector<std::string> parts = {"probe 2", json::Dump(ToJson(attempt)),
                                     StampOf(attempt.candidate.library)};
   for (const auto& [name, value] : platform.env)
     for (const char* prefix : {"XLA_", "JAX_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_", "HSA_", "ZE_",
-                               "TPU_", "PJRT_", "METALJAX_", "LD_", "DYLD_", "NEEDLE_FAKE_"})
+                               "TPU_", "PJRT_", "METALJAX_", "LD_", "DYLD_", "NEEDLE_PROBE_"})
       if (name.rfind(prefix, 0) == 0) parts.push_back(StrCat(name, "=", value));
   // A new driver is a new machine.
   parts.push_back(platform.files->Read("/proc/driver/nvidia/version").value_or(""));
@@ -156,6 +170,23 @@ std::optional<ProbeAnswer> ReadKept(const std::string& path) {
   Result<ProbeAnswer> answer = AnswerFromJson(*parsed);
   if (!answer.ok()) return std::nullopt;
   return *std::move(answer);
+}
+
+/// The answer from disk, or of the plugin itself, which is kept where that is worth it.
+ProbeAnswer KeptOrAsked(const Attempt& attempt, const Platform& platform, const Prober& prober,
+                        const std::string& folder, bool refresh) {
+  if (folder.empty()) return prober(attempt);
+  const std::string path = JoinPath(folder, StrCat(KeyOf(attempt, platform), ".json"));
+  if (!refresh)
+    if (std::optional<ProbeAnswer> kept = ReadKept(path)) return *std::move(kept);
+  ProbeAnswer answer = prober(attempt);
+  // Not being able to keep it only costs the next run a probe.
+  if (answer.ok() || answer.ended) {
+    (void)WriteFileAtomically(path, std::string_view(json::Dump(ToJson(answer))));
+  } else if (refresh) {
+    (void)RemoveFile(path);
+  }
+  return answer;
 }
 
 }  // namespace
@@ -184,9 +215,16 @@ std::string ProbeFromText(const std::string& text) {
   return ProbeLine(attempt.ok() ? ProbeHere(*attempt) : Failed(attempt.error()));
 }
 
-double ProbeSeconds(const Platform& platform) {
-  const double seconds = std::strtod(platform.Env("NEEDLE_PROBE_SECONDS").c_str(), nullptr);
-  return seconds > 0 ? seconds : 30;
+Result<double> ProbeSeconds(const Platform& platform) {
+  const std::string set = platform.Env("NEEDLE_PROBE_SECONDS");
+  if (set.empty()) return 30.0;
+  constexpr double kDay = 86400;
+  char* end = nullptr;
+  const double seconds = std::strtod(set.c_str(), &end);
+  if (end == set.c_str() + set.size() && seconds > 0 && seconds <= kDay) return seconds;
+  return Error(Code::kInvalidArgument,
+               StrCat("NEEDLE_PROBE_SECONDS is \"", set,
+                      "\"; it must be a number of seconds above 0 and at most a day, such as 120"));
 }
 
 Prober ProbeInChild(const std::string& program, double timeout_seconds) {
@@ -195,23 +233,18 @@ Prober ProbeInChild(const std::string& program, double timeout_seconds) {
     options.timeout_seconds = timeout_seconds;
     const Result<ChildOutcome> child =
         RunChild({program, "probe-plugin", json::Dump(ToJson(attempt))}, options);
-    return child.ok() ? ReadAnswer(attempt, *child) : Failed(child.error());
+    return child.ok() ? ReadAnswer(attempt, *child, timeout_seconds) : Failed(child.error());
   };
 }
 
 ProbeAnswer CachedProbe(const Attempt& attempt, const Platform& platform, const Prober& prober,
                         const std::string& folder, bool refresh) {
-  if (folder.empty()) return prober(attempt);
-  const std::string path = JoinPath(folder, StrCat(KeyOf(attempt, platform), ".json"));
-  if (!refresh)
-    if (std::optional<ProbeAnswer> kept = ReadKept(path)) return *std::move(kept);
-  ProbeAnswer answer = prober(attempt);
-  // Not being able to keep it only costs the next run a probe.
-  if (answer.ok() || answer.ended) {
-    (void)WriteFileAtomically(path, std::string_view(json::Dump(ToJson(answer))));
-  } else if (refresh) {
-    (void)RemoveFile(path);
-  }
+  ProbeAnswer answer = KeptOrAsked(attempt, platform, prober, folder, refresh);
+  const Kind kind = attempt.candidate.kind;
+  if (answer.ok() && answer.platform == "cpu" && kind != Kind::kXlaCpu && kind != Kind::kOther)
+    answer.error = Error(Code::kUnavailable,
+                         StrCat(attempt.candidate.library, ": a plugin for the processor, not for ",
+                                Name(kind), "; call it xla-cpu"));
   return answer;
 }
 

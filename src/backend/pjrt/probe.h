@@ -45,14 +45,15 @@ std::string ProbeLine(const ProbeAnswer& answer);
 /// The same in a child: `program` with the arguments "probe-plugin" and a text, which passes that
 /// text to ProbeFromText and prints what it gives.
 Prober ProbeInChild(const std::string& program, double timeout_seconds = 30);
-/// The time-out: NEEDLE_PROBE_SECONDS, else 30.
-double ProbeSeconds(const Platform& platform);
+/// The time-out: NEEDLE_PROBE_SECONDS, else 30. Error: it is no number above 0, or more than a day.
+Result<double> ProbeSeconds(const Platform& platform);
 std::string ProbeFromText(const std::string& text);
 
 /// Asks `prober`, unless the folder holds an answer for this library (path, size, time), these
 /// options and this environment. Kept are good answers, and crashes and hangs; an error that the
 /// plugin told is asked anew, since it may pass. `refresh` asks in any case. An empty folder keeps
-/// nothing.
+/// nothing. A plugin for the processor that goes by another device's name has failed, whatever it
+/// answers.
 ProbeAnswer CachedProbe(const Attempt& attempt, const Platform& platform, const Prober& prober,
                         const std::string& folder, bool refresh);
 

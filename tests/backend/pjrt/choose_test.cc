@@ -258,11 +258,16 @@ TEST(Discover, ReadsOptionsFromAJsonFile) {
   };
   EXPECT_TRUE(refused("{"));
   EXPECT_TRUE(refused("{}"));
+  EXPECT_TRUE(refused(R"({"library_path": ""})"));
+  for (const char* options : {"[1]", "\"a\"", "null", "3"})
+    EXPECT_TRUE(refused(std::string(R"({"library_path": "x", "create_options": )") + options + "}"))
+        << options;
   EXPECT_TRUE(refused(R"({"library_path": "x", "create_options": {"a": ["b"]}})"));
 }
 
 TEST(Discover, RefusesAListThatItCannotRead) {
-  for (const char* list : {"mine", ":/opt/mine.so", "mine:", "cpu:/opt/mine.so"})
+  for (const char* list : {"mine", ":/opt/mine.so", "mine:", "cpu:/opt/mine.so", "CPU:/opt/mine.so",
+                           "Auto:/opt/mine.so"})
     EXPECT_EQ(CodeOf(Machine(Os::kLinux).Env("PJRT_NAMES_AND_LIBRARY_PATHS", list)),
               Code::kInvalidArgument)
         << list;
@@ -286,6 +291,12 @@ TEST(Choose, ReadsADevicesNumber) {
   EXPECT_EQ(Choose(machine, "cuda")->wish.index, 0);
   for (const char* bad : {"cuda:", "cuda:x", "cuda:-1", ":1", "cuda:1x"})
     EXPECT_EQ(CodeOf(machine, bad), Code::kInvalidArgument) << bad;
+}
+
+TEST(Choose, TheNativeEngineIsOneDevice) {
+  EXPECT_EQ(Tried(Machine(Os::kLinux), "cpu:0"), "cpu");
+  EXPECT_EQ(Tried(Machine(Os::kLinux), "cpu:1").rfind("error: --device=cpu:1: ", 0), 0u);
+  EXPECT_EQ(CodeOf(Machine(Os::kLinux).Env("NEEDLE_DEVICE", "CPU:1")), Code::kInvalidArgument);
 }
 
 TEST(Choose, ReadsJaxPlatformsAsAListOfWhichEachMustWork) {
@@ -351,7 +362,9 @@ TEST(ClientOptions, RefuseValuesThatMeanNothing) {
       {"XLA_PYTHON_CLIENT_ALLOCATOR", "malloc"},
       {"JAX_CUDA_VISIBLE_DEVICES", "first"},
       {"XLA_CLIENT_MEM_FRACTION", "nan"},
-      {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "much"}};
+      {"JAX_CUDA_VISIBLE_DEVICES", ","},
+      {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "much"},
+      {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "9999999999999999"}};
   for (const auto& [name, value] : bad) {
     Machine machine(Os::kLinux);
     machine.Nvidia().Cuda().Env(name, value);
@@ -375,7 +388,15 @@ TEST(ClientOptions, ReadTheHostDeviceCountForTheCpuPlugin) {
   EXPECT_EQ(options("--xla_force_host_platform_device_count=2 "
                     "--xla_force_host_platform_device_count=3"),
             "cpu_device_count=3");
-  EXPECT_EQ(options("--xla_force_host_platform_device_count=many"), "cpu_device_count=1");
+  for (const char* bad : {"many", "0", "-2", "2x", ""})
+    EXPECT_EQ(CodeOf(Machine(Os::kLinux)
+                         .XlaCpu()
+                         .Env("XLA_FLAGS", std::string("--xla_a=1 "
+                                                       "--xla_force_host_platform_device_count=") +
+                                               bad),
+                     "xla-cpu"),
+              Code::kInvalidArgument)
+        << bad;
 }
 
 // ------------------------------------------------------------------ versions, environment, notes

@@ -242,6 +242,29 @@ TEST_P(OnPlugin, AddsOverReplicasOnTwoDevices) {
   }
 }
 
+TEST_P(OnPlugin, WorksOnOneOfItsDevicesAloneAndOnTheOthersBeside) {
+  std::unique_ptr<Client> three = Open(3);
+  const int64_t second = three->Devices()[1].id;
+  Result<std::unique_ptr<Client>> only = three->Only(1);
+  ASSERT_TRUE(only.ok()) << only.error().message();
+  ASSERT_EQ((*only)->Devices().size(), 1u);
+  EXPECT_EQ((*only)->Devices()[0].id, second);
+  const auto subtracts = [](Client& client) {
+    Executable program = Compiled(client, kDonating);
+    Buffer p = Put(client, {5, 6, 7, 8}, {4}), g = Put(client, {1, 2, 3, 4}, {4});
+    const auto out = program.Run({{&p, &g}});
+    return out.ok() ? *(*out)[0][0].Floats() : std::vector<float>();
+  };
+  const std::vector<float> wanted = {4, 4, 4, 4};
+  EXPECT_EQ(subtracts(**only), wanted);
+  EXPECT_EQ(subtracts(*three), wanted);
+  EXPECT_EQ(three->bytes_to_host(), 16) << "each counts its own";
+  EXPECT_FALSE((*only)->Upload(wanted.data(), {DType::kF32, {4}}, 1).ok());
+  three.reset();
+  EXPECT_EQ(subtracts(**only), wanted) << "the plugin's client lives on";
+  for (const int bad : {-1, 1}) EXPECT_FALSE((*only)->Only(bad).ok());
+}
+
 TEST_P(OnPlugin, TakesAProgramFromTheCacheAndCompilesADamagedEntryAgain) {
   const test::ScratchFolder folder;
   const std::string cache = folder.File("compiled/programs");

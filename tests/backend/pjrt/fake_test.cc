@@ -198,6 +198,40 @@ TEST_F(Fake, ThatHangsIsStoppedAndPassedOver) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
+TEST_F(Fake, ThatHungIsTriedAgainWhenItIsGivenAnotherTime) {
+  const std::string path = Cuda("mode=hang-load");
+  const auto picked = [&](const char* seconds) {
+    const Platform p = Here({{"NEEDLE_PROBE_SECONDS", seconds}});
+    return Picked(p, "auto", Options(*ProbeSeconds(p)));
+  };
+  const std::string first = picked("0.5");
+  EXPECT_TRUE(Has(first, "was stopped after 0.5 s (NEEDLE_PROBE_SECONDS)")) << first;
+  EXPECT_EQ(picked("0.5"), first);
+  EXPECT_EQ(LoadsOf(path), 1);
+  EXPECT_TRUE(Has(picked("0.75"), "was stopped after 0.75 s"));
+  EXPECT_EQ(LoadsOf(path), 2);
+}
+
+TEST(ProbeSeconds, AreANumberAboveZeroOrAnError) {
+  EXPECT_EQ(*ProbeSeconds(Machine(Os::kLinux)), 30);
+  EXPECT_EQ(*ProbeSeconds(Machine(Os::kLinux).Env("NEEDLE_PROBE_SECONDS", "120")), 120);
+  for (const char* bad : {"x", "0", "-1", "nan", "inf", "1e300", "30s"}) {
+    const Result<double> seconds =
+        ProbeSeconds(Machine(Os::kLinux).Env("NEEDLE_PROBE_SECONDS", bad));
+    ASSERT_FALSE(seconds.ok()) << bad;
+    EXPECT_EQ(seconds.error().code(), Code::kInvalidArgument) << bad;
+  }
+}
+
+TEST_F(Fake, ThatIsTheFirstOfSeveralGivesItsReasonWhenAllFail) {
+  const std::string path = Cuda("mode=client-error");
+  PutFakePlugin(site_ + "/jax_plugins/xla_cuda12/xla_cuda_plugin.so", "mode=no-device");
+  EXPECT_EQ(Picked(Here(), "cuda", Options()),
+            "error: --device=cuda: " + path +
+                ": the device cannot be opened: CUDA_ERROR_NO_DEVICE (and 1 more fail; \"needle "
+                "devices\" says why)");
+}
+
 TEST_F(Fake, LetsTheNextGpuComeToItsTurn) {
   Cuda("mode=crash-client");
   PutFakePlugin(site_ + "/jax_plugins/xla_cuda12/xla_cuda_plugin.so", "kind=Second");
@@ -272,6 +306,21 @@ TEST_F(Fake, ThatTurnsOutToBeAProcessorIsNotTakenUnlessNamed) {
   ASSERT_TRUE(named.ok()) << named.error().message();
   EXPECT_EQ(named->kind, Kind::kXlaCpu);
   EXPECT_EQ(JaxName(named->kind), "cpu");
+}
+
+TEST_F(Fake, ThatIsAProcessorUnderAnotherDevicesNameIsNotTaken) {
+  const std::string path = PutFakePlugin(folder_.File("tpu.so"), "platform=cpu");
+  for (const std::map<std::string, std::string>& env :
+       {std::map<std::string, std::string>{{"TPU_LIBRARY_PATH", path}},
+        std::map<std::string, std::string>{{"PJRT_NAMES_AND_LIBRARY_PATHS", "tpu:" + path}}}) {
+    const std::string why = path + ": a plugin for the processor, not for tpu; call it xla-cpu";
+    for (int run = 0; run < 2; ++run) {  // the second time from the kept answer
+      const std::string automatic = Picked(Here(env), "auto", Options());
+      EXPECT_EQ(automatic.rfind("cpu: ", 0), 0u) << automatic;
+      EXPECT_TRUE(Has(automatic, why)) << automatic;
+      EXPECT_EQ(Picked(Here(env), "tpu", Options()), "error: --device=tpu: " + why);
+    }
+  }
 }
 
 TEST_F(Fake, OpensInThisProcess) {
