@@ -18,23 +18,6 @@ class PjrtParity : public testing::TestWithParam<std::string> {
   Checkpoint base_ = ReferenceModel(GetParam());
 };
 
-/// A chain of ids whose rows [first, n) all ask for a target: a way to see their logits.
-inline Forest AskingFor(const std::vector<int32_t>& ids, size_t first) {
-  Forest f;
-  const auto n = static_cast<int32_t>(ids.size());
-  for (int32_t t = 0; t < n; ++t) {
-    f.tokens.push_back(ids[static_cast<size_t>(t)]);
-    f.parent.push_back(t - 1);
-    f.depth.push_back(t);
-    f.subtree_end.push_back(n);
-    if (static_cast<size_t>(t) < first) continue;
-    f.target_row.push_back(t);
-    f.target_id.push_back(0);
-    f.target_weight.push_back(1);
-  }
-  return f;
-}
-
 TEST_P(PjrtParity, LogitsOfTheForwardAreUpstreams) {
   const Npz want = ReferenceNpz(GetParam() + "/forward.npz");
   const std::vector<int32_t> ids = want.at("ids").As<int32_t>();

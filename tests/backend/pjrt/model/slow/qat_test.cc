@@ -48,5 +48,23 @@ TEST_P(PjrtQat, LossAndLoraGradientsAreUpstreams) {
 INSTANTIATE_TEST_SUITE_P(Reference, PjrtQat, testing::Values("tiny", "alt", "d128"),
                          [](const auto& test) { return test.param; });
 
+TEST(PjrtQatForward, LogitsOfFourBitsAreUpstreams) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Npz want = ReferenceNpz("tiny/forward_q4.npz");
+  std::vector<int32_t> ids = want.at("ids").As<int32_t>();
+  ids.resize(static_cast<size_t>(want.at("ids").shape[1]));
+  const Checkpoint base = ReferenceModel("tiny");
+  PjrtBackendOptions options = SmallPjrtLora();  // B is zero: the base's own weights
+  options.numerics = QatNumerics(base.config, "4");
+  const auto backend = MakeOn(CpuClient(CpuPlugin()), base, options);
+  ASSERT_NE(backend, nullptr);
+  const Result<std::vector<float>> logits = backend->TargetLogits(AskingFor(ids, 0));
+  ASSERT_TRUE(logits.ok()) << logits.error().message();
+  const std::vector<float> wanted = want.at("logits").As<float>();
+  ASSERT_EQ(logits->size(), wanted.size());
+  EXPECT_LE(RelativeL2(*logits, wanted), 5e-3);
+  EXPECT_LE(RelativeMax(*logits, wanted), 2e-2);
+}
+
 }  // namespace
 }  // namespace needle
