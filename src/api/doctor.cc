@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/device_impl.h"
+#include "api/device_tuning.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/pjrt/op_check.h"
 #include "backend/pjrt/pjrt_backend.h"
@@ -181,7 +182,8 @@ Result<DoctorReport> Examine(const Device& device, int index) {
   CpuBackendOptions native_options;
   native_options.lora = lora;
   NEEDLE_ASSIGN(const std::unique_ptr<Backend> native, MakeCpuBackend(model, native_options));
-  PjrtBackendOptions options;
+  // The programs that a training would run there.
+  PjrtBackendOptions options = PjrtOptionsFor(device.impl().kind, /*found=*/1, {});
   options.lora = lora;
   const Result<std::unique_ptr<PjrtBackend>> made = MakePjrtBackend(client, model, options);
   if (!made.ok()) {

@@ -5,6 +5,7 @@
 
 #include "api/base_model_impl.h"
 #include "api/device_impl.h"
+#include "api/device_tuning.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/pjrt/pjrt_backend.h"
 #include "base/file.h"
@@ -69,34 +70,6 @@ Result<Quantisation> QuantisationOf(Qat qat, const ModelConfig& config) {
   q.numerics.bits = BitMap::Uniform(qat == Qat::k2 ? Bits::k2 : Bits::k4);
   q.scheme = StrCat("W", q.bits);
   return q;
-}
-
-hlo::Precision PrecisionOf(DeviceTuning::Precision choice) {
-  switch (choice) {
-    case DeviceTuning::Precision::kTf32:
-      return hlo::Precision::kTf32;
-    case DeviceTuning::Precision::kBf16:
-      return hlo::Precision::kBf16;
-    case DeviceTuning::Precision::kHighest:
-      break;
-  }
-  return hlo::Precision::kHighest;
-}
-
-/// What the user left open is chosen by the device, as upstream chooses it.
-PjrtBackendOptions PjrtOptionsFor(const Device::Impl& device, const DeviceTuning& tuning) {
-  const bool metal = device.kind == pjrt::Kind::kMetal, cpu = device.kind == pjrt::Kind::kXlaCpu;
-  PjrtBackendOptions options;
-  options.remat = tuning.remat.value_or(!metal && !cpu);
-  options.unroll = tuning.unroll.value_or(metal);
-  options.attention =
-      tuning.flash.value_or(!metal) ? pjrt::Attention::kBlocked : pjrt::Attention::kPlain;
-  options.precision = PrecisionOf(tuning.precision);
-  // A processor gains nothing from larger blocks: small ones leave fewer rows free.
-  if (cpu) options.limits.block_rows = 512;
-  options.devices =
-      tuning.devices > 0 ? tuning.devices : static_cast<int>(device.client->Devices().size());
-  return options;
 }
 
 /// Hands the trainer's events to the caller's observer.
@@ -265,7 +238,8 @@ class FinetuneRun {
 
   Result<std::unique_ptr<Backend>> MakeDeviceBackend(const Quantisation& quantisation) const {
     const Device::Impl& device = o_.device->impl();
-    PjrtBackendOptions options = PjrtOptionsFor(device, o_.tuning);
+    const int found = static_cast<int>(device.client->Devices().size());
+    PjrtBackendOptions options = PjrtOptionsFor(device.kind, found, o_.tuning);
     static_cast<TrainingSetup&>(options) = SetupOf(quantisation);
     NEEDLE_ASSIGN(std::unique_ptr<PjrtBackend> backend,
                   MakePjrtBackend(device.client, base_.checkpoint, options));
