@@ -26,12 +26,12 @@ class Devices : public testing::Test {
   }
   /// A plugin that hands all to the real CPU plugin but for what `mode` says; named "mine", so that
   /// it gets no options of GPU plugins, but one that asks for a single device.
-  Variables Mine(const std::string& mode) const {
+  Variables Mine(const std::string& mode, const std::string& name = "mine") const {
     const std::string path = PutFakePlugin(w_.File("fake/plugin.so"),
                                            "real=" + CpuPlugin() + "\nplatform=cuda\n" + mode);
     Write(w_.File("mine.json"),
           R"({"library_path":")" + path + R"(","create_options":{"cpu_device_count":1}})");
-    return Plain({{"PJRT_NAMES_AND_LIBRARY_PATHS", "mine:" + w_.File("mine.json")}});
+    return Plain({{"PJRT_NAMES_AND_LIBRARY_PATHS", name + ":" + w_.File("mine.json")}});
   }
   static Variables Plain(const Variables& more = {}) {
     Variables v = {{"NEEDLE_DEVICE", ""}, {"TF_CPP_MIN_LOG_LEVEL", "3"}};
@@ -148,6 +148,13 @@ TEST_F(Devices, FinetuneHearsOfAMissingPluginByName) {
   const Finished f = w_.Needle(Workplace::Finetune(), Plain({{"JAX_BACKEND_TARGET", "grpc://x"}}));
   EXPECT_EQ(f.status, 2);
   EXPECT_TRUE(Has(f.err, "JAX_BACKEND_TARGET")) << f.err;
+}
+
+TEST_F(Devices, APluginGetsTheOptionsOfItsJsonFileAndNoOthers) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  const Finished f = w_.Needle({"devices"}, Mine("kind=Own", "cuda"));  // it refuses those of GPUs
+  EXPECT_EQ(f.status, 0) << f.err;
+  EXPECT_TRUE(Has(f.out, "  default   cuda: the best device that works\n")) << f.out << f.err;
 }
 
 TEST_F(Devices, AnUnknownXlaFlagIsCaughtBeforeThePluginEndsTheProcess) {

@@ -70,12 +70,17 @@ Status Try(const Attempt& attempt, ProbeAnswer* answer) {
 }
 
 /// A check needs little memory: it must not take the device's while another program trains on it.
+/// Options that a person wrote for a plugin of another kind are left alone: XLA's GPU plugins are
+/// known by their platform_name.
 Attempt Modest(Attempt attempt) {
-  const Kind kind = attempt.candidate.kind;
-  if (kind != Kind::kCuda && kind != Kind::kRocm && kind != Kind::kOneapi) return attempt;
   auto& options = attempt.options;
-  options.erase(std::remove_if(options.begin(), options.end(),
-                               [](const NamedValue& o) { return o.name == "preallocate"; }),
+  const auto named = [](const char* name) {
+    return [name](const NamedValue& o) { return o.name == name; };
+  };
+  const Kind kind = attempt.candidate.kind;
+  const bool gpu = kind == Kind::kCuda || kind == Kind::kRocm || kind == Kind::kOneapi;
+  if (!gpu || std::none_of(options.begin(), options.end(), named("platform_name"))) return attempt;
+  options.erase(std::remove_if(options.begin(), options.end(), named("preallocate")),
                 options.end());
   options.push_back({"preallocate", false});
   return attempt;
