@@ -7,10 +7,10 @@
 #   aarch64   Linux, the cross g++; both run under qemu-user (the NEON kernels among them)
 #   macos     arm64, the clang and libc++ of the "ziglang" package: compiled and linked, never run
 #
-# About an hour on two cores. It installs what it needs (Debian packages; ziglang into an environment of its own), builds into
-# build/cross-*, and may be repeated. One line a target at the end: tests passed of total. Ends with
-# status 1 when a build or a test fails. JOBS=n sets the jobs of builds and tests; FILTER_<target> (such as
-# FILTER_aarch64) is a filter of GoogleTest for a shorter run; PROGRAMS="base exec" names the test
+# About an hour on two cores. It installs what it needs (Debian packages; ziglang into an environment of its
+# own), builds into build/cross-*, and may be repeated. One line a target at the end: tests passed of total.
+# Ends with status 1 when a build or a test fails. JOBS=n sets the jobs of builds and tests; FILTER_<target>
+# (such as FILTER_aarch64) is a filter of GoogleTest for a shorter run; PROGRAMS="base exec" names the test
 # programs to build and run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
