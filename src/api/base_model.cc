@@ -5,6 +5,7 @@
 #include "api/bundled.h"
 #include "api/device_impl.h"
 #include "api/device_model.h"
+#include "api/device_tuning.h"
 #include "api/engine/model_impl.h"
 #include "base/file.h"
 #include "base/str_cat.h"
@@ -145,8 +146,11 @@ Result<std::shared_ptr<const Engine>> EngineOf(Checkpoint merged, const Tokenize
     engine_options.threads = options.threads;
     return Engine::FromCheckpoint(merged, tokenizer, engine_options);
   }
+  const Device::Impl& device = options.device->impl();
+  PjrtDecoderOptions decoding;
+  decoding.unroll = PjrtOptionsFor(device.kind, 1, {}).unroll;
   NEEDLE_ASSIGN(Engine::ModelFactory models,
-                DeviceModels(options.device->impl().client, std::move(merged)));
+                DeviceModels(device.client, std::move(merged), decoding));
   return Engine::Make(tokenizer, std::move(models));
 }
 

@@ -14,14 +14,15 @@ namespace {
 /// that reaches the client runs under `mutex`: a client is one thread's at a time.
 class Decoders {
  public:
-  Decoders(std::shared_ptr<pjrt::Client> client, Checkpoint checkpoint)
-      : client_(std::move(client)), checkpoint_(std::move(checkpoint)) {}
+  Decoders(std::shared_ptr<pjrt::Client> client, Checkpoint checkpoint,
+           const PjrtDecoderOptions& options)
+      : client_(std::move(client)), checkpoint_(std::move(checkpoint)), options_(options) {}
 
   const ModelConfig& config() const { return checkpoint_.config; }
   std::mutex& mutex() { return mutex_; }
   /// Under the mutex: an empty decoder.
   Result<std::unique_ptr<PjrtDecoder>> Take() {
-    if (free_.empty()) return MakePjrtDecoder(client_, checkpoint_, {});
+    if (free_.empty()) return MakePjrtDecoder(client_, checkpoint_, options_);
     std::unique_ptr<PjrtDecoder> decoder = std::move(free_.back());
     free_.pop_back();
     return decoder;
@@ -36,6 +37,7 @@ class Decoders {
   std::mutex mutex_;
   std::shared_ptr<pjrt::Client> client_;
   const Checkpoint checkpoint_;
+  const PjrtDecoderOptions options_;
   std::vector<std::unique_ptr<PjrtDecoder>> free_;
 };
 
@@ -76,8 +78,9 @@ class DeviceModel final : public LanguageModel {
 }  // namespace
 
 Result<Engine::ModelFactory> DeviceModels(std::shared_ptr<pjrt::Client> client,
-                                          Checkpoint checkpoint) {
-  auto decoders = std::make_shared<Decoders>(std::move(client), std::move(checkpoint));
+                                          Checkpoint checkpoint,
+                                          const PjrtDecoderOptions& options) {
+  auto decoders = std::make_shared<Decoders>(std::move(client), std::move(checkpoint), options);
   {
     const std::lock_guard<std::mutex> lock(decoders->mutex());
     NEEDLE_ASSIGN(std::unique_ptr<PjrtDecoder> first, decoders->Take());

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/pjrt/client.h"
+#include "backend/pjrt/pjrt_decoder.h"
 #include "model/params.h"
 #include "runtime/engine.h"
 
@@ -16,6 +17,6 @@ namespace needle {
 /// first one's weights are on the device when this returns; each model used at the same time holds
 /// weights of its own there. `checkpoint`: with its adapter merged.
 Result<Engine::ModelFactory> DeviceModels(std::shared_ptr<pjrt::Client> client,
-                                          Checkpoint checkpoint);
+                                          Checkpoint checkpoint, const PjrtDecoderOptions& options);
 
 }  // namespace needle

@@ -67,6 +67,14 @@ class Devices : public testing::Test {
       largest = std::max(largest, std::abs(double{a.At(i)} - b.At(i)));
     return largest;
   }
+  /// Both sum in float32 in their own order; some ten updates move the factors by about 1e-2.
+  static void ExpectClose(const Adapter& got, const Adapter& wanted, double allowed) {
+    ASSERT_EQ(got.lora.size(), wanted.lora.size());
+    for (const auto& [path, pair] : wanted.lora) {
+      EXPECT_LT(LargestDifference(got.lora.at(path).a, pair.a), allowed) << path;
+      EXPECT_LT(LargestDifference(got.lora.at(path).b, pair.b), allowed) << path;
+    }
+  }
   Workplace w_;
 };
 
@@ -188,16 +196,32 @@ TEST_F(Devices, FinetuneTrainsThroughAPluginAndSaysSo) {
       << f.out;
   EXPECT_TRUE(Exists(w_.File("cache/compiled")));
   const Adapter through_xla = AdapterAt("a.pkl");
-  // The native engine, asked for in JAX's way, trains the same adapter. Both sum in float32 in
-  // their own order; eight updates at this rate move the factors by some 1e-2.
+  // The native engine, asked for in JAX's way, trains the same adapter.
   const Finished native =
       w_.Needle(Workplace::Finetune({"--qat-bits", "none"}), XlaCpu({{"JAX_PLATFORMS", "cpu"}}));
   ASSERT_EQ(native.status, 0) << native.err;
-  const Adapter wanted = AdapterAt("a.pkl");
-  ASSERT_EQ(through_xla.lora.size(), wanted.lora.size());
-  for (const auto& [path, pair] : wanted.lora) {
-    EXPECT_LT(LargestDifference(through_xla.lora.at(path).a, pair.a), 1e-4) << path;
-    EXPECT_LT(LargestDifference(through_xla.lora.at(path).b, pair.b), 1e-4) << path;
+  ExpectClose(through_xla, AdapterAt("a.pkl"), 1e-4);
+}
+
+TEST_F(Devices, ATrainingThatStopsOnOneDeviceGoesOnOnTheOther) {
+  NEEDLE_NEED_PLUGIN(CpuPlugin());
+  NEEDLE_NEED_INTERRUPT();
+  Arguments arguments = Workplace::Finetune({"--qat-bits", "none", "--log", "steps.jsonl"});
+  *(std::find(arguments.begin(), arguments.end(), "--epochs") + 1) = "6";
+  const auto on = [&](const char* device, const Arguments& more = {}) {
+    return With(With(arguments, {"--device", device}), more);
+  };
+  ASSERT_EQ(w_.Needle(on("cpu"), XlaCpu()).status, 0);
+  const Adapter whole = AdapterAt("a.pkl");
+  const std::pair<const char*, const char*> ways[] = {{"cpu", "xla-cpu"}, {"xla-cpu", "cpu"}};
+  for (const auto& [first, second] : ways) {
+    ASSERT_TRUE(std::filesystem::remove(w_.File("a.pkl")));
+    const Finished stopped = w_.StopAfter(on(first), 2, XlaCpu());
+    if (stopped.status == 0) GTEST_SKIP() << "the run ended before the signal arrived";
+    ASSERT_EQ(stopped.status, 1) << stopped.err;
+    const Finished resumed = w_.Needle(on(second, {"--resume"}), XlaCpu());
+    ASSERT_EQ(resumed.status, 0) << first << ": " << resumed.err;
+    ExpectClose(AdapterAt("a.pkl"), whole, 3e-4);
   }
 }
 

@@ -83,10 +83,10 @@ class Workplace {
   }
   /// Starts a run with --log steps.jsonl and interrupts it once the log holds `step`. Its status is
   /// 0 when it ended before the signal arrived.
-  Finished StopAfter(const Arguments& arguments, int step) const {
+  Finished StopAfter(const Arguments& arguments, int step, const Variables& variables = {}) const {
     const std::string line = "\"step\":" + std::to_string(step) + ",";
     std::filesystem::remove(File("steps.jsonl"));
-    Running run(folder(), arguments);
+    Running run(folder(), arguments, variables);
     while (!run.Ended() && Contents(File("steps.jsonl")).find(line) == std::string::npos)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     run.Interrupt();

@@ -210,6 +210,19 @@ Result<std::vector<Candidate>> FromEnvironment(const Platform& p) {
   return found;
 }
 
+/// Whether there is hardware of a kind of which there is no plugin.
+bool LacksAPlugin(const Platform& p, const std::vector<Candidate>& named,
+                  const std::vector<Candidate>& packaged) {
+  const auto has = [](const std::vector<Candidate>& candidates, Kind kind) {
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [kind](const Candidate& c) { return c.kind == kind; });
+  };
+  return std::any_of(KnownKinds().begin(), KnownKinds().end(), [&](Kind kind) {
+    return kind != Kind::kXlaCpu && WhyNoHardware(kind, p).empty() && !has(named, kind) &&
+           !has(packaged, kind);
+  });
+}
+
 /// "" unless the variable hides every device.
 std::string HiddenBy(const Platform& p, std::initializer_list<const char*> variables) {
   for (const char* variable : variables)
@@ -244,7 +257,7 @@ Result<std::vector<Candidate>> Discover(const Platform& p, bool thorough) {
   NEEDLE_ASSIGN(std::vector<Candidate> found, FromEnvironment(p));
   std::vector<Candidate> packaged;
   for (const std::string& site : SitePackages(p)) SearchSite(p, site, packaged);
-  if (packaged.empty() && p.ask_python && (thorough || HardwareOf(p).any()))
+  if (p.ask_python && ((thorough && packaged.empty()) || LacksAPlugin(p, found, packaged)))
     for (const std::string& site : p.ask_python()) SearchSite(p, site, packaged);
   // Several of one kind may be there: the next is tried when the first fails.
   std::set<std::string> libraries;

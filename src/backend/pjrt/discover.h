@@ -48,8 +48,8 @@ struct Candidate {
 };
 
 /// The best first: by priority, then what the environment names, then by place. Several of one kind
-/// may be there. `thorough` asks python3 for its
-/// folders also when no hardware speaks for it.
+/// may be there. python3 is asked for its folders when hardware lacks a plugin; with `thorough`, also
+/// when there is no plugin at all.
 Result<std::vector<Candidate>> Discover(const Platform& platform, bool thorough);
 
 /// What to type to get a plugin of this kind here; "" when there is none for this system.

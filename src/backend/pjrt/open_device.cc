@@ -45,6 +45,19 @@ void AddCautions(const Attempt& attempt, const ProbeAnswer& answer, const Platfo
     notes.push_back(StrCat(attempt.candidate.name, ": ", attempt.candidate.caution));
 }
 
+/// A name as it was written: "cuda:1".
+std::string Written(const Wish& wish, const std::string& name) {
+  return wish.numbered ? StrCat(name, ":", wish.index) : name;
+}
+
+/// "JAX_PLATFORMS=cpu,cuda was asked for"
+std::string AskedFor(const Wish& wish) {
+  std::string names;
+  for (const std::string& name : wish.names)
+    names += (names.empty() ? "" : ",") + Written(wish, name);
+  return StrCat(wish.from, "=", names, " was asked for");
+}
+
 /// What was picked and then could not be opened, by library.
 using Unopened = std::map<std::string, Error>;
 
@@ -88,16 +101,24 @@ class GroupWalk {
   }
   Picked Native(Picked picked) {
     picked.kind = Kind::kCpu;
-    picked.notes = failures_;
-    const std::string unused = UnusedGpuNote(Kind::kCpu, platform_, failures_);
-    if (choice_.automatic() && !unused.empty()) picked.notes = {unused};
+    AddFailures(picked);
     return picked;
   }
   Picked Taken(Picked picked) {
     picked.kind = KindOf(picked.attempt, picked.answer);
-    picked.notes = failures_;
+    AddFailures(picked);
     AddCautions(picked.attempt, picked.answer, platform_, picked.notes);
     return picked;
+  }
+  void AddFailures(Picked& picked) const {
+    std::vector<std::string> why = failures_;
+    if (!choice_.automatic()) why = {AskedFor(choice_.wish)};
+    const std::string unused = UnusedGpuNote(picked.kind, platform_, why);
+    picked.notes = failures_;
+    if (unused.empty()) return;
+    // In automatic choice the line tells the failure, too.
+    if (choice_.automatic()) picked.notes.clear();
+    picked.notes.push_back(unused);
   }
 
   const Choice& choice_;
@@ -109,7 +130,7 @@ class GroupWalk {
 
 Error Named(const Wish& wish, size_t name, const Error& error) {
   if (wish.names.empty()) return error;
-  return error.In(StrCat(wish.from, "=", wish.names[name]));
+  return error.In(StrCat(wish.from, "=", Written(wish, wish.names[name])));
 }
 
 Result<Picked> PickFrom(const Choice& choice, const Platform& platform, const OpenOptions& options,

@@ -19,21 +19,22 @@ using ElementType = pjrt::DType;
 constexpr int64_t kPromptRows = 128;  // rows of a call that reads a prompt
 constexpr int64_t kFirstCapacity = 512;
 
-pjrt::ProgramOptions OptionsOf(const Numerics& numerics, hlo::Precision precision) {
+pjrt::ProgramOptions OptionsOf(const PjrtDecoderOptions& options) {
   pjrt::ProgramOptions o;
   o.trained = TrainedSet::kAll;  // the weights are taken as they are
-  o.numerics = numerics;
-  o.precision = precision;
+  o.numerics = options.numerics;
+  o.unroll = options.unroll;
+  o.precision = options.precision;
   return o;
 }
 
 class Decoder final : public PjrtDecoder {
  public:
-  Decoder(std::shared_ptr<Client> client, const ModelConfig& config, const Numerics& numerics,
-          hlo::Precision precision)
+  Decoder(std::shared_ptr<Client> client, const ModelConfig& config,
+          const PjrtDecoderOptions& options)
       : client_(std::move(client)),
         config_(config),
-        programs_(config, TrainingParams(config), OptionsOf(numerics, precision)) {}
+        programs_(config, TrainingParams(config), OptionsOf(options)) {}
 
   Status Start(const Checkpoint& checkpoint) {
     for (const ParamSpec& spec : TrainingParams(config_))
@@ -173,10 +174,8 @@ class Decoder final : public PjrtDecoder {
 
 Result<std::unique_ptr<PjrtDecoder>> MakePjrtDecoder(std::shared_ptr<pjrt::Client> client,
                                                      const Checkpoint& checkpoint,
-                                                     const Numerics& numerics,
-                                                     hlo::Precision precision) {
-  auto decoder =
-      std::make_unique<Decoder>(std::move(client), checkpoint.config, numerics, precision);
+                                                     const PjrtDecoderOptions& options) {
+  auto decoder = std::make_unique<Decoder>(std::move(client), checkpoint.config, options);
   NEEDLE_TRY(decoder->Start(checkpoint));
   return std::unique_ptr<PjrtDecoder>(std::move(decoder));
 }

@@ -27,10 +27,16 @@ class PjrtDecoder {
   virtual void Truncate(size_t length) = 0;
 };
 
-/// `checkpoint`: with its adapter merged. `numerics` as it is to run: full precision, or QAT's.
-Result<std::unique_ptr<PjrtDecoder>> MakePjrtDecoder(
-    std::shared_ptr<pjrt::Client> client, const Checkpoint& checkpoint, const Numerics& numerics,
-    hlo::Precision precision = hlo::Precision::kHighest);
+struct PjrtDecoderOptions {
+  Numerics numerics;    // as it is to run: full precision, or QAT's
+  bool unroll = false;  // all layers in a row, as ProgramOptions has it
+  hlo::Precision precision = hlo::Precision::kHighest;
+};
+
+/// `checkpoint`: with its adapter merged.
+Result<std::unique_ptr<PjrtDecoder>> MakePjrtDecoder(std::shared_ptr<pjrt::Client> client,
+                                                     const Checkpoint& checkpoint,
+                                                     const PjrtDecoderOptions& options);
 
 /// The likeliest token after each other, from the model's answer to `prompt`, until `end` (not
 /// included) or `most` tokens; the lowest id on ties. Wants an empty decoder.

@@ -31,8 +31,8 @@ struct Platform {
   std::string arch = "x86_64";  // or "arm64"
   std::map<std::string, std::string> env;
   std::shared_ptr<const FileView> files;
-  /// The site-packages that python3 names, asked only when no known place holds a plugin. May be
-  /// empty.
+  /// The site-packages that python3 names; asked when no known place holds a plugin that is wanted.
+  /// May be empty.
   std::function<std::vector<std::string>()> ask_python;
 
   /// A variable's value; "" when it is unset.
@@ -49,7 +49,6 @@ std::vector<std::string> SitePackages(const Platform& platform);
 /// What is built in, by the gates that JAX uses: a plugin is not loaded without its hardware.
 struct Hardware {
   bool nvidia = false, amd = false, intel = false, tpu = false, apple = false;
-  bool any() const { return nvidia || amd || intel || tpu || apple; }
 };
 Hardware HardwareOf(const Platform& platform);
 

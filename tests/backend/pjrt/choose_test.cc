@@ -208,7 +208,7 @@ TEST(Discover, LooksIntoTheActiveEnvironmentBeforeTheSystemAndTheNewestPythonFir
   EXPECT_EQ(first(), "/target");
 }
 
-TEST(Discover, AsksPythonOnlyWhenNothingIsAtAKnownPlace) {
+TEST(Discover, AsksPythonOnlyForWhatNoKnownPlaceHolds) {
   int asked = 0;
   const auto with_python = [&](Machine machine) {
     Platform p = machine.File("/odd/jax_plugins/xla_cuda13/xla_cuda_plugin.so");
@@ -223,6 +223,9 @@ TEST(Discover, AsksPythonOnlyWhenNothingIsAtAKnownPlace) {
   EXPECT_EQ(Tried(with_python(Machine(Os::kLinux).Nvidia().Cuda())), "cuda > cpu");
   EXPECT_EQ(Tried(with_python(Machine(Os::kLinux))), "cpu");  // no hardware: nothing to find
   EXPECT_EQ(asked, 1);
+  // Plugins of other kinds do not hide the one that the hardware wants.
+  EXPECT_EQ(Tried(with_python(Machine(Os::kLinux).Nvidia().XlaCpu())), "cuda > cpu");
+  EXPECT_EQ(asked, 2);
 }
 
 TEST(Discover, TakesPluginsThatTheEnvironmentNames) {

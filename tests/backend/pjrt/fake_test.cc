@@ -122,6 +122,21 @@ TEST_F(Fake, ADeviceThatIsTakenAfterItsProbeGivesWayToTheNext) {
   }
 }
 
+TEST_F(Fake, TheProcessorByNameIsTakenAndTheGpuBesideItTold) {
+  Cuda("kind=GPU");
+  const std::string here = "an NVIDIA GPU is here but is not used: ";
+  const auto notes = [&](const Platform& platform, const std::string& device) {
+    const Result<pjrt::Picked> picked = PickDevice(platform, device, Options());
+    EXPECT_TRUE(picked.ok() && picked->kind == Kind::kCpu);
+    return picked.ok() ? picked->notes : std::vector<std::string>{};
+  };
+  using Notes = std::vector<std::string>;
+  EXPECT_EQ(notes(Here(), "cpu"), Notes{here + "--device=cpu was asked for"});
+  EXPECT_EQ(notes(Here({{"JAX_PLATFORMS", "cpu,cuda"}}), "auto"),
+            Notes{here + "JAX_PLATFORMS=cpu,cuda was asked for"});
+  EXPECT_EQ(notes(Here({{"NEEDLE_DEVICE", "cpu"}, {"CUDA_VISIBLE_DEVICES", ""}}), "auto"), Notes{});
+}
+
 struct Failure {
   const char* mode;
   const char* sentence;  // a part of it

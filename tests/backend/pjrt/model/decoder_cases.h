@@ -38,20 +38,25 @@ TEST_P(PjrtDecoding, GivesTheEnginesLogitsAndTokensHoweverThePromptIsCut) {
     logits = engine.Append(std::span<const int32_t>(tokens).last(1));
   }
 
-  auto made = MakePjrtDecoder(CpuClient(CpuPlugin()), base, {});
-  ASSERT_TRUE(made.ok()) << made.error().message();
-  PjrtDecoder& device = **made;
-  ASSERT_TRUE(device.Append(std::span(prompt).first(41)).ok());
-  ASSERT_TRUE(device.Append(std::span(prompt).subspan(41, 1)).ok());
-  const Result<std::span<const float>> got = device.Append(std::span(prompt).subspan(42));
-  ASSERT_TRUE(got.ok()) << got.error().message();
-  EXPECT_LE(RelativeMax(*got, want), 5e-6);
+  for (const bool unroll : {false, true}) {
+    SCOPED_TRACE(unroll ? "unrolled" : "scanned");
+    PjrtDecoderOptions options;
+    options.unroll = unroll;
+    auto made = MakePjrtDecoder(CpuClient(CpuPlugin()), base, options);
+    ASSERT_TRUE(made.ok()) << made.error().message();
+    PjrtDecoder& device = **made;
+    ASSERT_TRUE(device.Append(std::span(prompt).first(41)).ok());
+    ASSERT_TRUE(device.Append(std::span(prompt).subspan(41, 1)).ok());
+    const Result<std::span<const float>> got = device.Append(std::span(prompt).subspan(42));
+    ASSERT_TRUE(got.ok()) << got.error().message();
+    EXPECT_LE(RelativeMax(*got, want), 5e-6);
 
-  device.Truncate(0);
-  const Result<std::vector<int32_t>> decoded = DecodeGreedily(device, prompt, -1, 8);
-  ASSERT_TRUE(decoded.ok()) << decoded.error().message();
-  EXPECT_EQ(*decoded, tokens);
-  EXPECT_EQ(device.length(), prompt.size() + 7);
+    device.Truncate(0);
+    const Result<std::vector<int32_t>> decoded = DecodeGreedily(device, prompt, -1, 8);
+    ASSERT_TRUE(decoded.ok()) << decoded.error().message();
+    EXPECT_EQ(*decoded, tokens);
+    EXPECT_EQ(device.length(), prompt.size() + 7);
+  }
 }
 
 }  // namespace needle::test
