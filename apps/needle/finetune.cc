@@ -154,6 +154,7 @@ Status Run(FinetuneArgs& args) {
   NEEDLE_TRY(CheckOutputs(
       written, {args.data, args.base.checkpoint, args.base.tokenizer, args.options.validation}));
   NEEDLE_TRY(WriteFormatOf(args.options.out));
+  if (!args.profile.empty()) NEEDLE_TRY(CheckCanWrite(args.profile));  // no device, as a log may be
   CatchStopSignals();
   OutliveClosedPipes();
   NEEDLE_ASSIGN(const Device device, OpenDevice(args.device));

@@ -115,16 +115,24 @@ size_t HeldRows(const Forest& f, const std::vector<size_t>& cuts) {
 }  // namespace
 
 ChunkPlan PlanChunks(const Forest& forest, size_t max_rows) {
-  // Large chunks first: fewer of them take less time. Where nothing fits, the least is taken.
-  constexpr size_t kSizes = 8;
   std::vector<size_t> best;
   size_t least = std::numeric_limits<size_t>::max();
-  for (size_t size = kSizes; size > 0 && least > max_rows; --size) {
-    std::vector<size_t> cuts = Cuts(forest, std::max<size_t>(1, max_rows * size / kSizes));
+  const auto consider = [&](size_t chunk_rows) {
+    std::vector<size_t> cuts = Cuts(forest, chunk_rows);
     if (const size_t held = HeldRows(forest, cuts); held < least) {
       least = held;
       best = std::move(cuts);
     }
+  };
+  // Large chunks first: fewer of them take less time. Where nothing fits, the least is taken.
+  constexpr size_t kSizes = 8;
+  for (size_t size = kSizes; size > 0 && least > max_rows; --size)
+    consider(std::max<size_t>(1, max_rows * size / kSizes));
+  // Examples longer than a chunk: all their first parts would be held, one for each of them. A
+  // chunk that has room for any example whole holds less.
+  if (least > max_rows) {
+    const int32_t deepest = *std::max_element(forest.depth.begin(), forest.depth.end());
+    if (const size_t whole = static_cast<size_t>(deepest) + 1; whole > max_rows) consider(whole);
   }
   return PlanWith(forest, best);
 }

@@ -35,8 +35,9 @@ struct ChunkPlan {
 };
 
 /// Cuts a forest into chunks (each at least one row) so that the prefix and a chunk together have
-/// at most `max_rows` rows, if cuts allow that; a chunk alone never has more. The rows of prefix
-/// and chunks together are the forest's rows, each once.
+/// at most `max_rows` rows, if cuts allow that; otherwise about as few as they allow. A chunk alone
+/// has more only where a single example has. The rows of prefix and chunks together are the
+/// forest's rows, each once.
 ChunkPlan PlanChunks(const Forest& forest, size_t max_rows);
 
 /// The keys that some query in rows [begin, begin + count) sees, as spans for the attention

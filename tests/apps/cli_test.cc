@@ -161,6 +161,19 @@ TEST(Finetune, StopsWhenAskedAndGoesOnToTheSameAdapter) {
   EXPECT_FALSE(Exists(w.File("a.pkl.state")));
 }
 
+TEST(Finetune, AProfileThatCannotBeWrittenStopsItBeforeTheTraining) {
+  const Workplace w;
+  std::filesystem::create_directory(w.File("folder"));
+  std::vector<std::string> places = {"folder"};
+  if (Exists("/dev/null")) places.emplace_back("/dev/null");
+  for (const std::string& place : places) {
+    const Finished f = w.Needle(Workplace::Finetune({"--profile", place}));
+    EXPECT_EQ(f.status, 2) << place << f.err;
+    EXPECT_NE(f.err.find(place + ": "), std::string::npos) << f.err;
+    EXPECT_FALSE(Exists(w.File("a.pkl")));
+  }
+}
+
 TEST(Finetune, ListsBadLinesAndWritesNothing) {
   const Workplace w;
   Write(w.File("bad.jsonl"),

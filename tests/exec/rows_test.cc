@@ -112,11 +112,13 @@ void ExpectPlanIsTheForest(const Forest& forest, size_t max_rows) {
   const ChunkPlan plan = PlanChunks(forest, max_rows);
   Summary got;
   RC_ASSERT(plan.prefix.first == 0u);
+  const size_t longest =
+      1 + static_cast<size_t>(*std::max_element(forest.depth.begin(), forest.depth.end()));
   Add(plan.prefix, &got);
   for (const Rows& chunk : plan.chunks) {
     RC_ASSERT(chunk.first == plan.prefix.total());
     RC_ASSERT(chunk.count() > 0u);
-    RC_ASSERT(chunk.count() <= max_rows);
+    RC_ASSERT(chunk.count() <= std::max(max_rows, longest));
     RC_ASSERT(std::is_sorted(chunk.target_row.begin(), chunk.target_row.end()));
     RC_ASSERT(
         std::equal(plan.prefix.tokens.begin(), plan.prefix.tokens.end(), chunk.tokens.begin()));
@@ -170,6 +172,13 @@ TEST(PlanChunks, TakesSmallerChunksWhereTheyShareMuch) {
   const ChunkPlan plan = PlanChunks(Build(Branches(10, 60, 10), Packing::kTree), 100);
   EXPECT_EQ(plan.prefix.total(), 60u);
   for (const Rows& chunk : plan.chunks) EXPECT_LE(chunk.total(), 100u);
+}
+
+TEST(PlanChunks, HoldsALongExampleWholeRatherThanTheFirstPartsOfAll) {
+  // Eight examples of 100 rows: cut at 75, six prefixes of 75 rows would be held at once.
+  const ChunkPlan plan = PlanChunks(Build(Branches(8, 0, 100), Packing::kTree), 75);
+  EXPECT_EQ(plan.prefix.total(), 0u);
+  EXPECT_EQ(plan.chunks.size(), 8u);
 }
 
 TEST(PlanChunks, CutsWhereTheSharedBeginningEnds) {
