@@ -299,7 +299,7 @@ TEST_F(Fake, WithANumberBeyondItsDevicesIsAnError) {
   Cuda("devices=2");
   EXPECT_EQ(Picked(Here(), "cuda:1", Options()), "cuda");
   const std::string picked = Picked(Here(), "cuda:2", Options());
-  EXPECT_TRUE(Has(picked, "--device=cuda: there is no device 2; the plugin has 2")) << picked;
+  EXPECT_TRUE(Has(picked, "--device=cuda:2: there is no device 2; the plugin has 2")) << picked;
 }
 
 TEST_F(Fake, OfAnUntestedVersionIsUsedWithANoteOrNotAsTheVariableSays) {
