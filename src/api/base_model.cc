@@ -147,10 +147,9 @@ Result<std::shared_ptr<const Engine>> EngineOf(Checkpoint merged, const Tokenize
     return Engine::FromCheckpoint(merged, tokenizer, engine_options);
   }
   const Device::Impl& device = options.device->impl();
-  PjrtDecoderOptions decoding;
-  decoding.unroll = PjrtOptionsFor(device.kind, 1, {}).unroll;
+  const bool unroll = PjrtOptionsFor(device.kind, /*found=*/1, {}).unroll;
   NEEDLE_ASSIGN(Engine::ModelFactory models,
-                DeviceModels(device.client, std::move(merged), decoding));
+                DeviceModels(device.client, std::move(merged), unroll));
   return Engine::Make(tokenizer, std::move(models));
 }
 

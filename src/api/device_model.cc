@@ -14,15 +14,14 @@ namespace {
 /// that reaches the client runs under `mutex`: a client is one thread's at a time.
 class Decoders {
  public:
-  Decoders(std::shared_ptr<pjrt::Client> client, Checkpoint checkpoint,
-           const PjrtDecoderOptions& options)
-      : client_(std::move(client)), checkpoint_(std::move(checkpoint)), options_(options) {}
+  Decoders(std::shared_ptr<pjrt::Client> client, Checkpoint checkpoint, bool unroll)
+      : client_(std::move(client)), checkpoint_(std::move(checkpoint)), unroll_(unroll) {}
 
   const ModelConfig& config() const { return checkpoint_.config; }
   std::mutex& mutex() { return mutex_; }
   /// Under the mutex: an empty decoder.
   Result<std::unique_ptr<PjrtDecoder>> Take() {
-    if (free_.empty()) return MakePjrtDecoder(client_, checkpoint_, options_);
+    if (free_.empty()) return MakePjrtDecoder(client_, checkpoint_, unroll_);
     std::unique_ptr<PjrtDecoder> decoder = std::move(free_.back());
     free_.pop_back();
     return decoder;
@@ -37,7 +36,7 @@ class Decoders {
   std::mutex mutex_;
   std::shared_ptr<pjrt::Client> client_;
   const Checkpoint checkpoint_;
-  const PjrtDecoderOptions options_;
+  const bool unroll_;
   std::vector<std::unique_ptr<PjrtDecoder>> free_;
 };
 
@@ -78,9 +77,8 @@ class DeviceModel final : public LanguageModel {
 }  // namespace
 
 Result<Engine::ModelFactory> DeviceModels(std::shared_ptr<pjrt::Client> client,
-                                          Checkpoint checkpoint,
-                                          const PjrtDecoderOptions& options) {
-  auto decoders = std::make_shared<Decoders>(std::move(client), std::move(checkpoint), options);
+                                          Checkpoint checkpoint, bool unroll) {
+  auto decoders = std::make_shared<Decoders>(std::move(client), std::move(checkpoint), unroll);
   {
     const std::lock_guard<std::mutex> lock(decoders->mutex());
     NEEDLE_ASSIGN(std::unique_ptr<PjrtDecoder> first, decoders->Take());

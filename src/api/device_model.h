@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "backend/pjrt/client.h"
-#include "backend/pjrt/pjrt_decoder.h"
 #include "model/params.h"
 #include "runtime/engine.h"
 
@@ -15,8 +14,9 @@ namespace needle {
 
 /// Models in float32 without a window, as Engine::FromCheckpoint has them on the processor. The
 /// first one's weights are on the device when this returns; each model used at the same time holds
-/// weights of its own there. `checkpoint`: with its adapter merged.
+/// weights of its own there. `checkpoint`: with its adapter merged. `unroll`: as MakePjrtDecoder
+/// has it.
 Result<Engine::ModelFactory> DeviceModels(std::shared_ptr<pjrt::Client> client,
-                                          Checkpoint checkpoint, const PjrtDecoderOptions& options);
+                                          Checkpoint checkpoint, bool unroll);
 
 }  // namespace needle

@@ -14,8 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace needle {
 namespace HWY_NAMESPACE {
 
-inline constexpr size_t kPackDepth = 128;
-
 /// Where packing puts B: rows from k0, columns from n0, of panels with panels_k rows.
 struct PanelPlace {
   float* panels;
@@ -104,12 +102,14 @@ HWY_INLINE void PackSomeColumns(const Rows& columns, size_t n, size_t k, size_t 
     for (size_t i = 0; i < kColumnsAtOnce; ++i) to[i] = from[i][k];
 }
 
+inline constexpr size_t kPackDepth = 128;  // rows of a panel that the first-level cache keeps
+
 /// B(k, n) = columns(n)[k]
 template <class Rows>
 HWY_NOINLINE void PackColumns(const Rows columns, size_t K, size_t N, const PanelPlace place) {
   for (size_t n = 0, run = 0; n < N; n += run) {
     run = place.Run(n, N);
-    // A part of the panel that stays in the first-level cache until all its columns are there.
+    // A part of the panel at a time, until all its columns are there.
     for (size_t k = 0; k < K; k += kPackDepth) {
       const size_t end = std::min(K, k + kPackDepth);
       size_t i = 0;

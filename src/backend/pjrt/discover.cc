@@ -1,7 +1,6 @@
 #include "backend/pjrt/discover.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <utility>
 
@@ -210,6 +209,36 @@ Result<std::vector<Candidate>> FromEnvironment(const Platform& p) {
   return found;
 }
 
+/// "" unless the variable hides every device.
+std::string HiddenBy(const Platform& p, std::initializer_list<const char*> variables) {
+  for (const char* variable : variables)
+    if (p.HasEnv(variable) && (p.Env(variable).empty() || p.Env(variable) == "-1"))
+      return StrCat("hidden by ", variable, "=", p.Env(variable));
+  return "";
+}
+
+std::string WhyNoHardwareIn(const Hardware& hardware, Kind kind, const Platform& p) {
+  switch (kind) {
+    case Kind::kCuda:
+      if (!hardware.nvidia) return "no NVIDIA GPU";
+      return HiddenBy(p, {"CUDA_VISIBLE_DEVICES"});
+    case Kind::kRocm:
+      if (!hardware.amd) return "no AMD GPU";
+      return HiddenBy(p, {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"});
+    case Kind::kOneapi:
+      return hardware.intel ? "" : "no Intel GPU";
+    case Kind::kMetal:
+      return hardware.apple ? "" : "no Apple GPU";
+    case Kind::kTpu:
+      return hardware.tpu ? "" : "no TPU";
+    case Kind::kCpu:
+    case Kind::kXlaCpu:
+    case Kind::kOther:
+      break;
+  }
+  return "";
+}
+
 /// Whether there is hardware of a kind of which there is no plugin.
 bool LacksAPlugin(const Platform& p, const std::vector<Candidate>& named,
                   const std::vector<Candidate>& packaged) {
@@ -217,18 +246,11 @@ bool LacksAPlugin(const Platform& p, const std::vector<Candidate>& named,
     return std::any_of(candidates.begin(), candidates.end(),
                        [kind](const Candidate& c) { return c.kind == kind; });
   };
+  const Hardware hardware = HardwareOf(p);
   return std::any_of(KnownKinds().begin(), KnownKinds().end(), [&](Kind kind) {
-    return kind != Kind::kXlaCpu && WhyNoHardware(kind, p).empty() && !has(named, kind) &&
-           !has(packaged, kind);
+    return kind != Kind::kXlaCpu && WhyNoHardwareIn(hardware, kind, p).empty() &&
+           !has(named, kind) && !has(packaged, kind);
   });
-}
-
-/// "" unless the variable hides every device.
-std::string HiddenBy(const Platform& p, std::initializer_list<const char*> variables) {
-  for (const char* variable : variables)
-    if (p.HasEnv(variable) && (p.Env(variable).empty() || p.Env(variable) == "-1"))
-      return StrCat("hidden by ", variable, "=", p.Env(variable));
-  return "";
 }
 
 }  // namespace
@@ -238,8 +260,7 @@ std::string_view JaxName(Kind kind) { return RowOf(kind).jax; }
 bool IsGpu(Kind kind) { return RowOf(kind).jax == "gpu" || kind == Kind::kMetal; }
 
 Kind KindNamed(const std::string& name) {
-  std::string lower = name;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = AsciiLower(name);
   if (lower == "mps" || lower == "mtl") return Kind::kMetal;
   if (lower == "sycl") return Kind::kOneapi;
   for (const KindRow& row : kKinds)
@@ -292,26 +313,7 @@ std::string InstallHint(Kind kind, const Platform& p) {
 }
 
 std::string WhyNoHardware(Kind kind, const Platform& p) {
-  const Hardware hardware = HardwareOf(p);
-  switch (kind) {
-    case Kind::kCuda:
-      if (!hardware.nvidia) return "no NVIDIA GPU";
-      return HiddenBy(p, {"CUDA_VISIBLE_DEVICES"});
-    case Kind::kRocm:
-      if (!hardware.amd) return "no AMD GPU";
-      return HiddenBy(p, {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"});
-    case Kind::kOneapi:
-      return hardware.intel ? "" : "no Intel GPU";
-    case Kind::kMetal:
-      return hardware.apple ? "" : "no Apple GPU";
-    case Kind::kTpu:
-      return hardware.tpu ? "" : "no TPU";
-    case Kind::kCpu:
-    case Kind::kXlaCpu:
-    case Kind::kOther:
-      break;
-  }
-  return "";
+  return WhyNoHardwareIn(HardwareOf(p), kind, p);
 }
 
 }  // namespace needle::pjrt

@@ -78,14 +78,19 @@ void AddElementwise(std::vector<Case>& cases) {
       "rsqrt", kPositive, [](double x) { return 1 / std::sqrt(x); }, kApproximate));
 }
 
+/// Adds a case of kMixed and kOther. (The result has a name: GCC 12 warns of one that has none.)
+auto RoundedCasesOf(std::vector<Case>& cases) {
+  return [&cases](const char* operation, const std::string& body, std::vector<int64_t> shape,
+                  Floats wanted) {
+    const ArraySpec result{DType::kF32, std::move(shape)};
+    cases.push_back({operation, body, result, kMixed, kOther, std::move(wanted), kRounded});
+  };
+}
+
 // What moves and sums elements: %a is [2,3] row-major, so element (i, j) is a[3 * i + j].
 void AddStructural(std::vector<Case>& cases) {
   const Floats &a = kMixed, &b = kOther;
-  const auto add = [&](const char* operation, const std::string& body, std::vector<int64_t> shape,
-                       Floats wanted) {
-    const ArraySpec result{DType::kF32, std::move(shape)};
-    cases.push_back({operation, body, result, a, b, std::move(wanted), kRounded});
-  };
+  const auto add = RoundedCasesOf(cases);
   Floats product;
   for (size_t i = 0; i < 2; ++i)
     for (size_t j = 0; j < 2; ++j) {
@@ -126,11 +131,7 @@ void AddStructural(std::vector<Case>& cases) {
 
 void AddChoices(std::vector<Case>& cases) {
   const Floats &a = kMixed, &b = kOther;
-  const auto add = [&](const char* operation, const std::string& body, std::vector<int64_t> shape,
-                       Floats wanted) {
-    const ArraySpec result{DType::kF32, std::move(shape)};
-    cases.push_back({operation, body, result, a, b, std::move(wanted), kRounded});
-  };
+  const auto add = RoundedCasesOf(cases);
   Floats chosen;
   for (size_t i = 0; i < 6; ++i) chosen.push_back(a[i] > b[i] ? a[i] : b[i]);
   add("select",

@@ -19,22 +19,19 @@ using ElementType = pjrt::DType;
 constexpr int64_t kPromptRows = 128;  // rows of a call that reads a prompt
 constexpr int64_t kFirstCapacity = 512;
 
-pjrt::ProgramOptions OptionsOf(const PjrtDecoderOptions& options) {
+pjrt::ProgramOptions OptionsOf(bool unroll) {
   pjrt::ProgramOptions o;
   o.trained = TrainedSet::kAll;  // the weights are taken as they are
-  o.numerics = options.numerics;
-  o.unroll = options.unroll;
-  o.precision = options.precision;
+  o.unroll = unroll;
   return o;
 }
 
 class Decoder final : public PjrtDecoder {
  public:
-  Decoder(std::shared_ptr<Client> client, const ModelConfig& config,
-          const PjrtDecoderOptions& options)
+  Decoder(std::shared_ptr<Client> client, const ModelConfig& config, bool unroll)
       : client_(std::move(client)),
         config_(config),
-        programs_(config, TrainingParams(config), OptionsOf(options)) {}
+        programs_(config, TrainingParams(config), OptionsOf(unroll)) {}
 
   Status Start(const Checkpoint& checkpoint) {
     for (const ParamSpec& spec : TrainingParams(config_))
@@ -173,9 +170,8 @@ class Decoder final : public PjrtDecoder {
 }  // namespace
 
 Result<std::unique_ptr<PjrtDecoder>> MakePjrtDecoder(std::shared_ptr<pjrt::Client> client,
-                                                     const Checkpoint& checkpoint,
-                                                     const PjrtDecoderOptions& options) {
-  auto decoder = std::make_unique<Decoder>(std::move(client), checkpoint.config, options);
+                                                     const Checkpoint& checkpoint, bool unroll) {
+  auto decoder = std::make_unique<Decoder>(std::move(client), checkpoint.config, unroll);
   NEEDLE_TRY(decoder->Start(checkpoint));
   return std::unique_ptr<PjrtDecoder>(std::move(decoder));
 }

@@ -27,16 +27,10 @@ class PjrtDecoder {
   virtual void Truncate(size_t length) = 0;
 };
 
-struct PjrtDecoderOptions {
-  Numerics numerics;    // as it is to run: full precision, or QAT's
-  bool unroll = false;  // all layers in a row, as ProgramOptions has it
-  hlo::Precision precision = hlo::Precision::kHighest;
-};
-
-/// `checkpoint`: with its adapter merged.
+/// `checkpoint`: with its adapter merged; it runs in full precision. `unroll`: all layers in a row,
+/// as ProgramOptions has it.
 Result<std::unique_ptr<PjrtDecoder>> MakePjrtDecoder(std::shared_ptr<pjrt::Client> client,
-                                                     const Checkpoint& checkpoint,
-                                                     const PjrtDecoderOptions& options);
+                                                     const Checkpoint& checkpoint, bool unroll);
 
 /// The likeliest token after each other, from the model's answer to `prompt`, until `end` (not
 /// included) or `most` tokens; the lowest id on ties. Wants an empty decoder.

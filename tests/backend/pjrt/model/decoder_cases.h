@@ -40,9 +40,7 @@ TEST_P(PjrtDecoding, GivesTheEnginesLogitsAndTokensHoweverThePromptIsCut) {
 
   for (const bool unroll : {false, true}) {
     SCOPED_TRACE(unroll ? "unrolled" : "scanned");
-    PjrtDecoderOptions options;
-    options.unroll = unroll;
-    auto made = MakePjrtDecoder(CpuClient(CpuPlugin()), base, options);
+    auto made = MakePjrtDecoder(CpuClient(CpuPlugin()), base, unroll);
     ASSERT_TRUE(made.ok()) << made.error().message();
     PjrtDecoder& device = **made;
     ASSERT_TRUE(device.Append(std::span(prompt).first(41)).ok());
